@@ -16,15 +16,17 @@ pub const FEATURES_MAX: usize = 64;
 
 /// Requests as they were from the beginning.
 const REQUESTS_1: &str = "requests/1";
+/// Requests with shapes.
+const SHAPES_1: &str = "shapes/1";
 
 /// What this program can do.
-const OWN: &[&str] = &[REQUESTS_1];
+const OWN: &[&str] = &[REQUESTS_1, SHAPES_1];
 
 /// Whether a request uses something that a feature stands for.
 type IsUsed = fn(&Demand) -> bool;
 
 /// Which demand needs which feature. A key that a later version adds gets a line here, with a feature of its own.
-const NEEDS: &[(&str, IsUsed)] = &[(REQUESTS_1, |_| true)];
+const NEEDS: &[(&str, IsUsed)] = &[(REQUESTS_1, |_| true), (SHAPES_1, Demand::is_of_shape)];
 
 /// A feature.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -161,5 +163,9 @@ mod tests {
         assert_eq!(Features::own().lacks(&needed).map(Feature::as_str), Some("names/1"));
         assert_eq!(features(&["names/1", "requests/1", "more"]).lacks(&needed), None);
         assert_eq!(Features::own().lacks(&Features::needed_by(&named)), None);
+        let shaped = demand(r#"{"shapes":[{"hosts":1,"duration":1}]}"#);
+        assert_eq!(Features::needed_by(&shaped), features(&["requests/1", "shapes/1"]));
+        let rest = shaped.rest(1, &std::iter::empty(), &BTreeSet::new()).unwrap();
+        assert_eq!(Features::needed_by(&rest), features(&["requests/1", "shapes/1"]), "so does what is left of it");
     }
 }

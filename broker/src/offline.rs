@@ -13,11 +13,12 @@ use crate::{
     cost::Cost,
     demand::Demand,
     document::read_object,
-    ids::{HostId, RequestId, SiteId},
+    ids::{HostId, RequestId, ShapeNumber, SiteId},
     phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, find, plan_on},
     plan::{CutCounts, Plan, PlanOutcome, Reason, Rejection, Seat},
     request::{Request, RequestDocument, RequestError},
     resources::Amounts,
+    shapes,
     snapshot::{GridSnapshot, SnapshotHost},
     strategy::{Phases, Strategy},
     time::{Span, Time, Window},
@@ -80,7 +81,7 @@ pub struct PlanLine {
     /// The request's name, or `line-K` when it has none.
     pub id: RequestId,
     /// Which of the request's shapes is planned, from 0, when it has any.
-    pub shape: Option<usize>,
+    pub shape: Option<ShapeNumber>,
     /// The plan, or why there is none.
     pub outcome: PlanOutcome,
     /// What phases I to V took, in microseconds.
@@ -155,8 +156,8 @@ impl OfflinePlanner {
             Ok(request) => self.plan(&request, stopwatch),
             Err(rejection) => PlanOutcome::Rejected(rejection),
         });
-        let (shape, outcome) = best_of(outcomes);
-        let shape = Some(shape).filter(|_| has_shapes && outcome.plan().is_some());
+        let outcome = shapes::best_of((0..).map(ShapeNumber).zip(outcomes));
+        let shape = outcome.plan().filter(|_| has_shapes).map(|plan| plan.shape);
         // The shares of phase VI are not reported: offline nothing is reserved.
         let [phases_us @ .., _] = stopwatch.stop();
         if self.commit
@@ -342,10 +343,6 @@ impl OfflinePlanner {
 /// answer: whoever drew the candidates could not know.
 fn alternatives(document: RequestDocument) -> Result<Vec<Result<Request, Rejection>>, RequestError> {
     let shapes = document.shapes.clone();
-    let of_shape = |error: RequestError, index: usize| match shapes.as_ref().and_then(|shapes| shapes.get(index)) {
-        Some(shape) if shape.has(&error.key()) => RequestError::Shape { index, error: Box::new(error) },
-        _ => error,
-    };
     let checked = |(index, document)| match Request::of_snapshot(document) {
         Ok(request) => Ok(Ok(request)),
         Err(RequestError::FewerCandidatesThanHosts { hosts, candidates }) => {
@@ -353,44 +350,9 @@ fn alternatives(document: RequestDocument) -> Result<Vec<Result<Request, Rejecti
             let reason = Reason::TooFewHosts { found: candidates as u64, asked: u64::from(hosts), cut };
             Ok(Err(Rejection { reason, start_proven: true }))
         }
-        Err(error) => Err(of_shape(error, index)),
+        Err(error) => Err(shapes::error_of(shapes.as_deref(), index, error)),
     };
     document.alternatives()?.into_iter().enumerate().map(checked).collect()
-}
-
-/// The best of several outcomes and its place, the first among equals. What is proven of it holds for all of them.
-fn best_of(outcomes: impl Iterator<Item = PlanOutcome>) -> (usize, PlanOutcome) {
-    let (mut best, mut bound, mut is_proven) = (None, Some(i64::MAX), true);
-    for (place, outcome) in outcomes.enumerate() {
-        is_proven &= outcome.start_proven();
-        // Where nothing is known of a shape, it may have any value.
-        bound = match &outcome {
-            PlanOutcome::Allocated(plan) => bound.zip(plan.objective.bound).map(|(a, b)| a.min(b)),
-            PlanOutcome::Rejected(rejection) if rejection.start_proven => bound,
-            PlanOutcome::Rejected(_) => bound.map(|_| 0),
-        };
-        if best.as_ref().is_none_or(|(_, best)| is_better(&outcome, best)) {
-            best = Some((place, outcome));
-        }
-    }
-    // A request has at least one shape.
-    let (place, mut outcome) = best.unwrap_or_else(|| (0, PlanOutcome::unexplained(Time::ZERO, 0)));
-    match &mut outcome {
-        PlanOutcome::Allocated(plan) => (plan.objective.bound, plan.start_proven) = (bound, is_proven),
-        PlanOutcome::Rejected(rejection) => rejection.start_proven = is_proven,
-    }
-    (place, outcome)
-}
-
-/// Whether a plan is better than another one: by value, start and efficiency; any plan is better than none.
-fn is_better(one: &PlanOutcome, other: &PlanOutcome) -> bool {
-    match (one, other) {
-        (PlanOutcome::Allocated(one), PlanOutcome::Allocated(other)) => {
-            let key = |plan: &Plan| (plan.objective.value, plan.start);
-            key(one) < key(other) || (key(one) == key(other) && one.efficiency > other.efficiency)
-        }
-        (one, other) => one.plan().is_some() && other.plan().is_none(),
-    }
 }
 
 /// Reads a line of requests as it is written down.

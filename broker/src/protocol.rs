@@ -13,7 +13,7 @@ use crate::{
     cost::Cost,
     features::Features,
     host::Host,
-    ids::{HostId, RequestId, SeatNumber, SiteId},
+    ids::{HostId, RequestId, SeatNumber, ShapeNumber, SiteId},
     plan::{Place, Seat},
     request::{MAX_HOSTS, MAX_NAMES},
     resources::{Amounts, ResourceName},
@@ -87,6 +87,8 @@ pub fn hull(grants: &[Grant]) -> Option<Window> {
 pub struct HoldRequest {
     /// The attempt.
     pub attempt: AttemptId,
+    /// Which of the request's shapes the seats are of.
+    pub shape: ShapeNumber,
     /// The seats.
     pub grants: Vec<Grant>,
     /// All sites of the attempt, the addressed one among them: they are asked for the outcome when the coordinator does not answer.
@@ -234,6 +236,8 @@ pub struct PublicBooking {
 pub struct FoundBooking {
     /// The attempt.
     pub attempt: AttemptId,
+    /// Which of the request's shapes the seats are of.
+    pub shape: ShapeNumber,
     /// The seats at the site; empty when all were lost.
     pub grants: Vec<Grant>,
     /// All sites of the attempt.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Charge;
 use crate::{
-    ids::{HostId, Network, RequestId, SiteId},
+    ids::{HostId, Network, RequestId, ShapeNumber, SiteId},
     protocol::{AttemptId, Grant},
     resources::Amounts,
     time::{Millis, Time, Window},
@@ -75,6 +75,9 @@ impl From<Vec<BookingRecord>> for Kept {
 pub struct BookingRecord {
     /// The attempt that made it.
     pub attempt: AttemptId,
+    /// Which of the request's shapes it is of.
+    #[serde(default, skip_serializing_if = "ShapeNumber::is_first")]
+    pub shape: ShapeNumber,
     /// From the first start to the last end of what was booked; seats that were lost since count.
     pub window: Window,
     /// The seats at this site.
@@ -132,6 +135,8 @@ pub struct LocalWork {
 pub struct Booking {
     /// The attempt.
     pub attempt: AttemptId,
+    /// Which of the request's shapes it is of.
+    pub shape: ShapeNumber,
     /// From the first start to the last end of what was booked; seats that were lost since count.
     pub window: Window,
     /// The seats at this site.
@@ -233,6 +238,7 @@ impl Booking {
     pub(super) fn to_record(&self) -> Record {
         Record::Put(BookingRecord {
             attempt: self.attempt.clone(),
+            shape: self.shape,
             window: self.window,
             grants: self.grants.clone(),
             participants: self.participants.clone(),

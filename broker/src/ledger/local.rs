@@ -8,7 +8,7 @@
 use super::{Booking, BookingState, Books, Ledger, LocalWork};
 use crate::{
     cost::Cost,
-    ids::{RequestId, SeatNumber},
+    ids::{RequestId, SeatNumber, ShapeNumber},
     plan::Place,
     protocol::{AttemptId, ChangeKind, Grant, Places, RefusalReason, SiteAnswer},
     tariff::Agreement,
@@ -121,6 +121,7 @@ impl<B: Books> Ledger<B> {
         self.reserve(&grants);
         let booking = Booking {
             attempt,
+            shape: ShapeNumber::default(),
             window,
             grants,
             participants: vec![self.site.clone()],

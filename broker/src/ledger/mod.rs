@@ -241,6 +241,7 @@ impl<B: Books> Ledger<B> {
         let is_reduced = grants.len() < reservation.grants.len();
         let booking = Booking {
             attempt: reservation.attempt.clone(),
+            shape: reservation.shape,
             window: reservation.window,
             grants,
             participants: reservation.participants.clone(),

@@ -37,7 +37,15 @@ fn hold(attempt: AttemptId, start: i64, agreed: Agreement) -> SiteRequest {
     let window = Window::starting(Time(start), Span(3_600));
     let grants = vec![Grant { agreed, ..grant(0, "h1", window, 1_000) }];
     let (participants, hold_for) = (vec![id("site")], Millis(5_000));
-    SiteRequest::Hold(HoldRequest { attempt, grants, participants, hold_for, may_substitute: false, authorization })
+    SiteRequest::Hold(HoldRequest {
+        attempt,
+        shape: Default::default(),
+        grants,
+        participants,
+        hold_for,
+        may_substitute: false,
+        authorization,
+    })
 }
 
 fn agreed(cost: u64) -> Agreement {

@@ -58,6 +58,7 @@ pub(super) fn attempt(request: &str, attempt: u32) -> AttemptId {
 pub(super) fn hold(attempt: AttemptId, start: i64, amount: u64) -> SiteRequest {
     let authorization = authorization(&attempt.request);
     SiteRequest::Hold(HoldRequest {
+        shape: Default::default(),
         attempt,
         grants: vec![grant(0, "h1", Window::starting(Time(start), Span(100)), amount)],
         participants: vec![id("site"), id("other")],
@@ -74,7 +75,15 @@ pub(super) fn hold_work(attempt: AttemptId, start: i64, amount: u64) -> SiteRequ
     let window = |length| Window::starting(Time(start), Span(length));
     let grants = vec![grant(0, "h2", window(200), amount), grant(1, "h1", window(100), amount)];
     let (participants, hold_for) = (vec![id("site")], Millis(5_000));
-    SiteRequest::Hold(HoldRequest { attempt, grants, participants, hold_for, may_substitute: false, authorization })
+    SiteRequest::Hold(HoldRequest {
+        attempt,
+        shape: Default::default(),
+        grants,
+        participants,
+        hold_for,
+        may_substitute: false,
+        authorization,
+    })
 }
 
 /// User 1 has signed a request of this name for one host with at most 4,500 millicores for 100 s at any time.

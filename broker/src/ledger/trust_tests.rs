@@ -9,7 +9,7 @@ use super::{
     *,
 };
 use crate::{
-    ids::RequestId,
+    ids::{RequestId, ShapeNumber},
     protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::{ResourceName, amount_of},
@@ -52,6 +52,7 @@ impl Ask {
         let attempt = self.attempt_id();
         let authorization = testing::authorize(self.user, &id("entry"), &attempt.request, &asked);
         SiteRequest::Hold(HoldRequest {
+            shape: Default::default(),
             attempt,
             grants: (0..self.hosts).map(|index| self.grant(index)).collect(),
             participants: vec![id("site")],
@@ -195,7 +196,15 @@ fn seats_are_counted_with_their_own_lengths_and_begin_at_one_time() {
         let grants = seats.iter().map(seat).collect();
         let participants = vec![id("site")];
         let (hold_for, may_substitute) = (Millis(5_000), false);
-        let hold = HoldRequest { attempt, grants, participants, hold_for, may_substitute, authorization };
+        let hold = HoldRequest {
+            attempt,
+            shape: Default::default(),
+            grants,
+            participants,
+            hold_for,
+            may_substitute,
+            authorization,
+        };
         let confirm = SiteRequest::Confirm { attempt: hold.attempt.clone(), held_in: 7 };
         let settle = SiteRequest::Settle(hold.attempt.clone());
         match ask(&mut ledger, at(0), "entry", SiteRequest::Hold(hold)).0 {
@@ -369,5 +378,41 @@ fn a_number_that_another_plan_has_had_is_over() {
     let other = ask(&mut ledger, at(0), "entry", Ask { amount: 200, ..ASK }.request()).0;
     assert_eq!(reason(other), RefusalReason::AttemptIsOver);
     confirm(&mut ledger, ASK);
+    ledger.sanity_check().unwrap();
+}
+
+#[test]
+fn all_bookings_of_a_request_are_of_one_shape() {
+    let asked: Request = serde_json::from_str(
+        r#"{"per_host":{"cpu":100},"shapes":[{"hosts":2,"duration":3600},{"hosts":4,"duration":1800}]}"#,
+    )
+    .unwrap();
+    let hold = |shape: u32, attempt: u32, duration: u64, seats: std::ops::Range<u64>| {
+        let one = Ask { attempt, duration, ..ASK };
+        let SiteRequest::Hold(hold) = one.request() else { unreachable!() };
+        let authorization = testing::authorize(1, &id("entry"), &hold.attempt.request, &asked).into();
+        let grants = seats.map(|index| one.grant(index)).collect();
+        SiteRequest::Hold(HoldRequest { shape: ShapeNumber(shape), grants, authorization, ..hold })
+    };
+    let said = |ledger: &mut Ledger, request: SiteRequest| match ask(ledger, at(0), "entry", request).0 {
+        SiteAnswer::Held { .. } => None,
+        answer => Some(reason(answer)),
+    };
+    let mut ledger = ledger(OwnerPolicy::default());
+    let is_of = |refused: Option<RefusalReason>, rule: Rule| matches!(&refused, Some(RefusalReason::NotAllowed(denial)) if denial.rule == rule);
+    assert!(is_of(said(&mut ledger, hold(0, 1, 1_800, 0..1)), Rule::Duration), "a seat of the other shape");
+    assert!(is_of(said(&mut ledger, hold(0, 1, 3_600, 0..3)), Rule::HostCount), "as many as the other shape has");
+    assert!(is_of(said(&mut ledger, hold(2, 1, 3_600, 0..1)), Rule::Shape), "none of them");
+    assert_eq!(said(&mut ledger, hold(1, 1, 1_800, 0..2)), None);
+    // The same number for another plan, after a crash of the coordinator.
+    let again = said(&mut ledger, hold(0, 1, 3_600, 0..1));
+    assert_eq!(again, Some(RefusalReason::AttemptIsOver));
+    confirm(&mut ledger, ASK);
+    assert_eq!(said(&mut ledger, hold(0, 2, 3_600, 0..1)), Some(RefusalReason::OtherAttempt), "it may be aborted yet");
+    ask(&mut ledger, at(0), "entry", SiteRequest::Settle(ASK.attempt_id()));
+    assert!(is_of(said(&mut ledger, hold(0, 2, 3_600, 0..1)), Rule::Shape));
+    assert_eq!(said(&mut ledger, hold(1, 2, 1_800, 2..4)), None, "the rest of the same shape");
+    let found = ask(&mut ledger, at(0), "other", SiteRequest::Lookup(ASK.attempt_id().request)).0;
+    assert!(matches!(&found, SiteAnswer::Found { parts, .. } if parts[0].shape == ShapeNumber(1)), "{found:?}");
     ledger.sanity_check().unwrap();
 }

@@ -56,6 +56,8 @@ pub struct Demand {
     pub(super) is_exclusive: bool,
     pub(super) sites_max: Option<u32>,
     pub(super) traffic: Option<Traffic>,
+    /// See [`Demand::is_of_shape`].
+    pub(super) is_of_shape: bool,
 }
 
 impl Demand {
@@ -144,6 +146,26 @@ impl Demand {
     #[must_use]
     pub fn traffic(&self) -> Option<Traffic> {
         self.traffic
+    }
+
+    /// Whether it is that of a shape, which a site has to know.
+    #[must_use]
+    pub fn is_of_shape(&self) -> bool {
+        self.is_of_shape
+    }
+
+    /// The least that a host must be and have to serve any of these, which are shapes of one request, for as many hosts as the largest
+    /// needs; for whoever looks for hosts.
+    pub(super) fn widest<'d>(shapes: impl Iterator<Item = &'d Demand>) -> Option<Demand> {
+        shapes.cloned().reduce(|mut widest, shape| {
+            let names = widest.resources();
+            let least = |name| (widest.minimum_on_each(&name).min(shape.minimum_on_each(&name)), name);
+            let least = names.into_iter().map(least).filter(|(least, _)| *least > Amount::ZERO);
+            widest.per_host = least.map(|(least, name)| (name, least)).collect();
+            widest.total.clear();
+            widest.seats = widest.seats.max(shape.seats);
+            widest
+        })
     }
 
     /// Every resource named in `per_host` or `total`, in order.

@@ -131,6 +131,25 @@ impl fmt::Display for SeatNumber {
     }
 }
 
+/// Which of the shapes of a request, from 0 on; 0 where a request has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ShapeNumber(pub u32);
+
+impl ShapeNumber {
+    /// Whether it is the first one, which is left out where it is written down.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl fmt::Display for ShapeNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

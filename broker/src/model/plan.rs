@@ -11,7 +11,7 @@ use crate::model::{
     amount::{Amount, format_amount},
     cost::Cost,
     demand::Unmet,
-    ids::{HostId, SeatNumber, SiteId},
+    ids::{HostId, SeatNumber, ShapeNumber, SiteId},
     request::ObjectiveKind,
     resources::{Amounts, ResourceName},
     tariff::Agreement,
@@ -78,6 +78,9 @@ pub struct ObjectiveValue {
 /// A plan: a start and N hosts with amounts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
+    /// Which of the request's shapes it is of.
+    #[serde(default, skip_serializing_if = "ShapeNumber::is_first")]
+    pub shape: ShapeNumber,
     /// The start `t_s`.
     pub start: Time,
     /// The seats, in the order of their numbers; those of a plan are ordered by site and host as well, until a site gives other hosts.
@@ -249,6 +252,8 @@ pub enum Reason {
         /// What the link has free through the whole window, in Mbit/s.
         room: Amount,
     },
+    /// Each of the shapes of the request is excluded, in their order; not all for the same reason.
+    Shapes(Vec<Reason>),
     /// Enough hosts are free at some starts, and everywhere they cost too much.
     Budget {
         /// What was offered.
@@ -259,7 +264,14 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// A stable name of the kind of reason.
+    /// What excludes all shapes of a request, each of which one of these excludes.
+    pub(crate) fn of_shapes(mut reasons: Vec<Reason>) -> Reason {
+        let is_one = reasons.windows(2).all(|two| two[0] == two[1]);
+        let one = if is_one { reasons.pop() } else { None };
+        one.unwrap_or(Reason::Shapes(reasons))
+    }
+
+    /// A stable name of the kind of reason; of several, of the first.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -271,13 +283,24 @@ impl Reason {
             Reason::SearchLimit { .. } => "search_limit",
             Reason::WindowPassed { .. } => "window_passed",
             Reason::Postponed { .. } => "postponed",
+            Reason::Shapes(reasons) => reasons.first().map_or("no_window", Reason::code),
         }
     }
 
     /// A sentence for people. Times are seconds of the schedule's clock, shown by `show_time`.
     #[must_use]
     pub fn detail_with(&self, show_time: impl Fn(Time) -> String) -> String {
+        self.detail_by(&show_time)
+    }
+
+    fn detail_by(&self, show_time: &dyn Fn(Time) -> String) -> String {
         match self {
+            Reason::Shapes(reasons) => {
+                let of_shape = |(number, reason): (u32, &Reason)| {
+                    format!("shape {number} of {}: {}", reasons.len(), reason.detail_by(show_time))
+                };
+                (1..).zip(reasons).map(of_shape).collect::<Vec<_>>().join("; ")
+            }
             Reason::TooFewHosts { found, asked, cut } => {
                 let mut text = format!("{found} of {asked} hosts satisfy the minima and attributes");
                 let mut cuts = Vec::new();
@@ -300,7 +323,7 @@ impl Reason {
                 format_amount(resource, *needed),
                 format_amount(resource, *best)
             ),
-            Reason::NoWindow { asked, nearest } => format!("no start works; {}", describe(nearest, *asked, &show_time)),
+            Reason::NoWindow { asked, nearest } => format!("no start works; {}", describe(nearest, *asked, show_time)),
             Reason::Uplink { site, start, seats, load, room } => format!(
                 "no start works; the uplink of {site} has {} Mbit/s free at {}, {seats} of its hosts would put {} Mbit/s on it",
                 room.0,

@@ -14,9 +14,9 @@ use crate::model::{
     cost::Cost,
     demand::{Demand, Length},
     host::Speed,
-    ids::{HostId, RequestId},
+    ids::{HostId, RequestId, ShapeNumber},
     resources::{Amounts, Attributes, ResourceName},
-    shapes::ShapeDocument,
+    shapes::{ShapeDocument, as_document, checked_demands},
     time::{Span, Time},
     traffic::Traffic,
 };
@@ -97,7 +97,7 @@ pub struct RequestDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<RequestId>,
     /// N; absent beside `shapes` only.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub hosts: u32,
     /// `t_res` in seconds; this or `work`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,6 +162,12 @@ pub struct RequestDocument {
     pub scale: NotYet,
 }
 
+// As serde calls it.
+#[expect(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(hosts: &u32) -> bool {
+    *hosts == 0
+}
+
 /// When seats may begin and must have ended, as far as that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StartWindow {
@@ -179,6 +185,8 @@ pub struct StartWindow {
 pub struct Request {
     id: Option<RequestId>,
     demand: Demand,
+    /// The demands of its other shapes, which differ in hosts, length and amounts only.
+    others: Vec<Demand>,
     window: StartWindow,
     objective: ObjectiveKind,
     budget: Option<Cost>,
@@ -190,8 +198,7 @@ pub struct Request {
 impl TryFrom<RequestDocument> for Request {
     type Error = RequestError;
 
-    /// What a node can treat: traffic is refused. Shapes were taken apart before ([`RequestDocument::alternatives`]); what has some is
-    /// refused.
+    /// What a node can treat: traffic is refused.
     fn try_from(document: RequestDocument) -> Result<Request, RequestError> {
         if document.traffic.is_some() {
             return Err(RequestError::NotYetSupported { key: "traffic", value: "" });
@@ -206,25 +213,14 @@ impl Request {
     /// # Errors
     /// [`RequestError`], which names the key.
     pub fn of_snapshot(document: RequestDocument) -> Result<Request, RequestError> {
-        if document.shapes.is_some() {
-            return Err(RequestError::NotYetSupported { key: "shapes", value: "" });
-        }
         let window = checked_window(&document)?;
         let (id, extends) = (document.id.clone(), document.extends.clone());
         let RequestDocument { objective, budget, effort, move_on_loss, .. } = document;
         if let Some(budget) = budget.filter(|budget| *budget >= Cost::MAX) {
             return Err(RequestError::BudgetTooLarge(budget.0));
         }
-        Ok(Request {
-            id,
-            demand: checked_demand(document)?,
-            window,
-            objective,
-            budget,
-            extends,
-            effort,
-            moves_on_loss: move_on_loss,
-        })
+        let (demand, others) = checked_demands(document)?;
+        Ok(Request { id, demand, others, window, objective, budget, extends, effort, moves_on_loss: move_on_loss })
     }
 }
 
@@ -273,7 +269,7 @@ fn checked_traffic(document: &RequestDocument) -> Result<Option<Traffic>, Reques
     Ok(Some(traffic))
 }
 
-fn checked_demand(document: RequestDocument) -> Result<Demand, RequestError> {
+pub(super) fn checked_demand(document: RequestDocument) -> Result<Demand, RequestError> {
     let seats = document.hosts;
     if seats == 0 || seats > MAX_HOSTS {
         return Err(RequestError::Hosts(seats));
@@ -312,6 +308,7 @@ fn checked_demand(document: RequestDocument) -> Result<Demand, RequestError> {
         is_exclusive: document.exclusive,
         sites_max: document.sites_max,
         traffic,
+        is_of_shape: false,
     })
 }
 
@@ -321,34 +318,18 @@ pub(super) fn too_many(key: &'static str, limit: usize, count: usize) -> Result<
 
 impl From<Request> for RequestDocument {
     fn from(request: Request) -> RequestDocument {
-        let Request { id, demand, window, objective, budget, extends, effort, moves_on_loss } = request;
-        let seconds = |span: Span| Some(span.0.cast_signed());
-        let (duration, work) = match demand.length {
-            Length::Duration(duration) => (seconds(duration), None),
-            Length::Work(work) => (None, seconds(work)),
-        };
+        let Request { id, demand, others, window, objective, budget, extends, effort, moves_on_loss } = request;
         RequestDocument {
             id,
-            hosts: demand.seats,
-            duration,
-            work,
             earliest: window.earliest,
             latest: window.latest,
             deadline: window.deadline,
             objective,
             budget,
-            per_host: demand.per_host,
-            total: demand.total,
-            attributes: demand.attributes,
-            candidates: demand.candidates,
-            speed_min: demand.speed_min,
-            exclusive: demand.is_exclusive,
-            sites_max: demand.sites_max,
-            traffic: demand.traffic,
             extends,
             effort,
             move_on_loss: moves_on_loss,
-            ..RequestDocument::default()
+            ..as_document(demand, &others)
         }
     }
 }
@@ -360,10 +341,51 @@ impl Request {
         self.id.as_ref()
     }
 
-    /// What it needs of the hosts.
+    /// What it needs of the hosts; of a request with shapes, what the first of them needs.
     #[must_use]
     pub fn demand(&self) -> &Demand {
         &self.demand
+    }
+
+    /// Whether it is a list of shapes, one of which is reserved.
+    #[must_use]
+    pub fn has_shapes(&self) -> bool {
+        self.demand.is_of_shape
+    }
+
+    /// What each of its shapes needs, in order: at least one.
+    pub fn shapes(&self) -> impl Iterator<Item = &Demand> + Clone {
+        std::iter::once(&self.demand).chain(&self.others)
+    }
+
+    /// What this shape needs.
+    #[must_use]
+    pub fn shape(&self, shape: ShapeNumber) -> Option<&Demand> {
+        self.shapes().nth(shape.0 as usize)
+    }
+
+    /// The request as if this shape were its only one.
+    #[must_use]
+    pub fn of_shape(&self, shape: ShapeNumber) -> Option<Request> {
+        Some(Request { demand: self.shape(shape)?.clone(), others: Vec::new(), ..self.clone() })
+    }
+
+    /// The least that a host must be and have to serve any of its shapes, for as many hosts as the largest needs.
+    #[must_use]
+    pub fn widest(&self) -> Demand {
+        Demand::widest(self.shapes()).unwrap_or_else(|| self.demand.clone())
+    }
+
+    /// N of its largest shape.
+    #[must_use]
+    pub fn seats_max(&self) -> usize {
+        self.shapes().map(Demand::seats).max().unwrap_or_default()
+    }
+
+    /// How long a seat may be expected to last, whichever shape is chosen.
+    #[must_use]
+    pub fn longest(&self) -> Span {
+        self.shapes().map(Demand::longest).max().unwrap_or_default()
     }
 
     /// Earliest and latest start: as asked, else from `arrival` on, until the deadline or for `default_reach` (the source's
@@ -391,10 +413,11 @@ impl Request {
     /// When the last of its seats may be expected to end, if they begin at `start`.
     #[must_use]
     pub fn latest_end(&self, start: Time) -> Time {
-        match self.demand.length() {
+        let end = |demand: &Demand| match demand.length() {
             Length::Duration(duration) => start + duration,
-            Length::Work(_) => self.window.deadline.unwrap_or_else(|| start + self.demand.longest()),
-        }
+            Length::Work(_) => self.window.deadline.unwrap_or_else(|| start + demand.longest()),
+        };
+        self.shapes().map(end).max().unwrap_or(start)
     }
 
     /// What is best.
@@ -448,6 +471,8 @@ mod tests {
         let amounts =
             |names: std::ops::Range<u32>| names.map(|at| format!("\"r{at}\":0")).collect::<Vec<_>>().join(",");
         let (per_host, total) = (amounts(0..32), amounts(20..33));
+        let shapes = vec![r#"{"hosts":1,"work":1}"#; 65].join(",");
+        let too_many_shapes = format!(r#"{{"shapes":[{shapes}]}}"#);
         let too_many = format!(r#"{{"hosts":1,"duration":1,"per_host":{{{per_host}}},"total":{{{total}}}}}"#);
         for (text, expected) in [
             (r#"{"hosts":0,"duration":1}"#, "hosts:"),
@@ -469,7 +494,15 @@ mod tests {
             (r#"{"hosts":1,"work":1,"objective":"best"}"#, "unknown variant `best`"),
             (r#"{"hosts":1,"work":1,"budget":-5}"#, "-5"),
             (r#"{"hosts":1,"work":1,"budget":281474976710655}"#, "budget"),
-            (r#"{"work":1,"shapes":[{"hosts":1}]}"#, "shapes: not yet supported"),
+            (r#"{"work":1,"shapes":[{"hosts":1}]}"#, "work: given beside shapes"),
+            (r#"{"hosts":1,"shapes":[{"hosts":1,"work":1}]}"#, "hosts: given beside shapes"),
+            (r#"{"shapes":[]}"#, "shapes: expected at least 1, got 0"),
+            (r#"{"shapes":[{"hosts":1,"work":1},{"hosts":1}]}"#, "shapes[1].duration: this or work is needed"),
+            (
+                r#"{"candidates":["a"],"shapes":[{"hosts":1,"work":1},{"hosts":2,"work":1}]}"#,
+                "shapes[1].hosts: 2 asked",
+            ),
+            (&too_many_shapes, "shapes: at most 64 entries, got 65"),
             (r#"{"hosts":1,"work":1,"traffic":{"mbps":5}}"#, "traffic: not yet supported"),
             (r#"{"hosts":1,"work":1,"scale":[1,2]}"#, "not yet supported"),
         ] {
@@ -498,6 +531,8 @@ mod tests {
         for text in [
             r#"{"hosts":1,"duration":5}"#,
             r#"{"id":"r","hosts":2,"work":5,"earliest":1,"latest":2,"deadline":9,"objective":"host_time","per_host":{"cpu":1},"total":{"cpu":4},"attributes":{"a":"b"},"candidates":["x","y"],"speed_min":7,"exclusive":true,"sites_max":3,"extends":"q","effort":"fast","move_on_loss":true}"#,
+            r#"{"earliest":1,"per_host":{"cpu":1},"shapes":[{"hosts":1,"work":5},{"hosts":3,"duration":4,"per_host":{},"total":{"cpu":7}}]}"#,
+            r#"{"shapes":[{"hosts":1,"work":5}]}"#,
         ] {
             assert_eq!(serde_json::to_string(&read(text).unwrap()).unwrap(), text);
         }

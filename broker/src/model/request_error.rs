@@ -138,8 +138,8 @@ impl RequestError {
             RequestError::Length { key, .. }
             | RequestError::WindowEndsBeforeStart { key, .. }
             | RequestError::TimeOutOfRange { key, .. }
-            | RequestError::NotYetSupported { key, .. }
             | RequestError::BesideShapes { key }
+            | RequestError::NotYetSupported { key, .. }
             | RequestError::TooMany { key, .. } => (*key).to_owned(),
         }
     }

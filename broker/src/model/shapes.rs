@@ -1,13 +1,17 @@
 //! The alternatives of a request: shapes, one of which is planned.
 //!
 //! Source: `formats.md`, version 2 (`shapes`). Invariant: every alternative is a request document without shapes, and what it does not
-//! have of its own is as in the request.
+//! have of its own is as in the request. What is said of the best of them holds for all.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    request::{RequestDocument, RequestError, too_many},
+    demand::{Demand, Length},
+    ids::ShapeNumber,
+    plan::{Plan, PlanOutcome, Reason, Rejection},
+    request::{RequestDocument, RequestError, checked_demand, too_many},
     resources::Amounts,
+    time::Span,
 };
 
 /// Most alternatives of one request.
@@ -35,7 +39,7 @@ pub struct ShapeDocument {
 
 impl ShapeDocument {
     /// Whether it is the shape, and not the rest of the request, that says this dotted key.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    fn has(&self, key: &str) -> bool {
         match key.split('.').next() {
             Some("hosts" | "duration" | "work") => true,
             Some("per_host") => self.per_host.is_some(),
@@ -70,6 +74,96 @@ impl RequestDocument {
         };
         Ok(shapes.into_iter().map(alternative).collect())
     }
+}
+
+/// The error of the alternative at `index`, as one of the whole list where it is the shape that says the key.
+pub(crate) fn error_of(shapes: Option<&[ShapeDocument]>, index: usize, error: RequestError) -> RequestError {
+    match shapes.and_then(|shapes| shapes.get(index)) {
+        Some(shape) if shape.has(&error.key()) => RequestError::Shape { index, error: Box::new(error) },
+        _ => error,
+    }
+}
+
+/// What the first alternative of a request needs, and what the others do.
+pub(super) fn checked_demands(document: RequestDocument) -> Result<(Demand, Vec<Demand>), RequestError> {
+    let shapes = document.shapes.clone();
+    let checked = |(index, alternative)| {
+        let demand = checked_demand(alternative).map_err(|error| error_of(shapes.as_deref(), index, error))?;
+        Ok(Demand { is_of_shape: shapes.is_some(), ..demand })
+    };
+    let mut demands = document.alternatives()?.into_iter().enumerate().map(checked);
+    let first = demands.next().ok_or(RequestError::NoShapes)??;
+    Ok((first, demands.collect::<Result<_, _>>()?))
+}
+
+/// The written form of what a request needs; of the first shape it has, what others have as well is common to all.
+pub(super) fn as_document(demand: Demand, others: &[Demand]) -> RequestDocument {
+    let seconds = |span: Span| Some(span.0.cast_signed());
+    let length = |demand: &Demand| match demand.length {
+        Length::Duration(duration) => (seconds(duration), None),
+        Length::Work(work) => (None, seconds(work)),
+    };
+    let shape = |shape: &Demand| {
+        let (duration, work) = length(shape);
+        let own = |own: &Amounts, common: &Amounts| (own != common).then(|| own.clone());
+        let (per_host, total) = (own(&shape.per_host, &demand.per_host), own(&shape.total, &demand.total));
+        ShapeDocument { hosts: shape.seats, duration, work, per_host, total }
+    };
+    let shapes = demand.is_of_shape.then(|| [&demand].into_iter().chain(others).map(shape).collect());
+    let (duration, work) = if shapes.is_some() { (None, None) } else { length(&demand) };
+    RequestDocument {
+        hosts: if shapes.is_some() { 0 } else { demand.seats },
+        duration,
+        work,
+        per_host: demand.per_host,
+        total: demand.total,
+        attributes: demand.attributes,
+        candidates: demand.candidates,
+        speed_min: demand.speed_min,
+        exclusive: demand.is_exclusive,
+        sites_max: demand.sites_max,
+        traffic: demand.traffic,
+        shapes,
+        ..RequestDocument::default()
+    }
+}
+
+/// The best of the outcomes of all shapes, the first among equals. What is proven of it holds for all of them.
+#[must_use]
+pub fn best_of(outcomes: impl Iterator<Item = (ShapeNumber, PlanOutcome)>) -> PlanOutcome {
+    let (mut best, mut bound, mut is_proven, mut reasons) = (None, Some(i64::MAX), true, Vec::new());
+    for (shape, outcome) in outcomes {
+        is_proven &= outcome.start_proven();
+        match outcome {
+            PlanOutcome::Allocated(plan) => {
+                bound = bound.zip(plan.objective.bound).map(|(a, b)| a.min(b));
+                if best.as_ref().is_none_or(|best| is_better(&plan, best)) {
+                    best = Some(Plan { shape, ..plan });
+                }
+            }
+            PlanOutcome::Rejected(rejection) => {
+                // Where nothing is known of a shape, it may have any value.
+                bound = bound.map(|bound| if rejection.start_proven { bound } else { 0 });
+                reasons.push(rejection.reason);
+            }
+        }
+    }
+    match best {
+        Some(mut plan) => {
+            (plan.objective.bound, plan.start_proven) = (bound, is_proven);
+            PlanOutcome::Allocated(plan)
+        }
+        None => {
+            let reason = Reason::of_shapes(reasons);
+            PlanOutcome::Rejected(Rejection { reason, start_proven: is_proven })
+        }
+    }
+}
+
+/// By value, start and efficiency.
+fn is_better(one: &Plan, other: &Plan) -> bool {
+    let key = |plan: &Plan| (plan.objective.value, plan.start);
+    key(one) < key(other) || (key(one) == key(other) && one.efficiency > other.efficiency)
 }
 
 #[cfg(test)]

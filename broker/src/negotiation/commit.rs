@@ -162,6 +162,7 @@ impl Negotiation {
         let hold = |(site, of_site): (&SiteId, &Site)| {
             let hold = HoldRequest {
                 attempt: attempt.clone(),
+                shape: plan.shape,
                 grants: of_site.grants.clone(),
                 participants: participants.clone(),
                 hold_for: self.settings.hold_for,
@@ -278,14 +279,14 @@ impl Negotiation {
 
     /// An attempt counts as one conflict, however many sites refuse it.
     fn learn(&mut self, site: &SiteId, refusal: Refusal, is_first: bool) {
-        let is_conflict = self.search.learn(site, refusal, self.record.request.demand().seats());
+        let is_conflict = self.search.learn(site, refusal, self.record.request.seats_max());
         self.record.history.conflicts += u32::from(is_conflict && is_first);
     }
 
     /// The hosts that later refusals show spare the next attempt the same conflict.
     fn learn_late(&mut self, site: &SiteId, answer: Result<SiteAnswer, String>) {
         if let Ok(SiteAnswer::Refused(refusal)) = answer {
-            self.search.remember(site, refusal, self.record.request.demand().seats());
+            self.search.remember(site, refusal, self.record.request.seats_max());
         }
     }
 

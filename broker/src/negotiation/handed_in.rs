@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cost::Cost,
     demand::Length,
-    ids::{HostId, SeatNumber, SiteId},
+    ids::{HostId, SeatNumber, ShapeNumber, SiteId},
     objective,
     plan::{Place, Plan, Seat},
     protocol::Grant,
@@ -26,6 +26,9 @@ use crate::{
 pub struct HandedPlan {
     /// When all seats begin.
     pub start: Time,
+    /// Which of the request's shapes it is of.
+    #[serde(default)]
+    pub shape: ShapeNumber,
     /// The seats, in any order.
     pub hosts: Vec<HandedSeat>,
 }
@@ -72,7 +75,13 @@ impl HandedPlan {
         latest: Time,
         agreed: impl Fn(&HandedSeat, Window) -> Agreement,
     ) -> Result<Plan, PlanMisfit> {
-        let (request, start) = (&statement.request, self.start);
+        let (shape, start) = (self.shape, self.start);
+        let request = statement.request.of_shape(shape).ok_or_else(|| {
+            let given = statement.request.shapes().count();
+            PlanMisfit::new("shape", format!("shape {shape} (from 0), the user gave {given}"))
+        })?;
+        let statement = &RequestStatement { request, ..statement.clone() };
+        let request = &statement.request;
         let asked = request.demand().seats();
         if self.hosts.len() != asked {
             return Err(PlanMisfit::new("hosts", format!("{} hosts, the user asked for {asked}", self.hosts.len())));
@@ -93,7 +102,8 @@ impl HandedPlan {
         check_at_sites(statement, &seats)?;
         check_sums(statement, &seats)?;
         let objective = objective::unproven(request.objective(), start, &seats);
-        Ok(Plan { start, seats, traffic: None, objective, efficiency: 0.0, efficiency_bound: 1.0, start_proven: false })
+        let (efficiency, efficiency_bound) = (0.0, 1.0);
+        Ok(Plan { shape, start, seats, traffic: None, objective, efficiency, efficiency_bound, start_proven: false })
     }
 }
 
@@ -173,7 +183,7 @@ mod tests {
     }
 
     fn checked(request: &str, start: i64, hosts: Vec<HandedSeat>) -> Result<Plan, String> {
-        let plan = HandedPlan { start: Time(start), hosts };
+        let plan = HandedPlan { start: Time(start), shape: ShapeNumber::default(), hosts };
         let agreed = |_: &HandedSeat, _| Agreement { cost: Cost(7), refunds: Vec::new() };
         plan.check(&statement(request), Time(9_000), agreed).map_err(|misfit| format!("{}: {misfit}", misfit.key))
     }

@@ -39,6 +39,8 @@ mod reservation;
 mod search;
 mod settings;
 #[cfg(test)]
+mod shapes_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -189,10 +191,10 @@ impl Negotiation {
         negotiation
     }
 
-    /// The demand that the search is for: that of the user, or the part of it that its reservation has lost.
+    /// What hosts the search looks for: such as the user wants, for any of the shapes, or such as its reservation has lost.
     #[must_use]
     pub fn wanted(&self) -> &Demand {
-        self.search.demand()
+        self.search.wanted()
     }
 
     /// On how many hosts it may plan in the next call, other than those of an [`Event::Found`].

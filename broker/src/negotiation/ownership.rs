@@ -12,7 +12,8 @@ use std::{
 use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Reservation, State, guard::Watch};
 use crate::{
     amount::Amount,
-    ids::{SeatNumber, SiteId},
+    demand::{Demand, Length},
+    ids::{SeatNumber, ShapeNumber, SiteId},
     objective,
     plan::{Plan, Seat},
     protocol::{AttemptId, FoundBooking, Grant, Refusal, RefusalReason, SiteRequest, TakeOverStep},
@@ -76,7 +77,8 @@ impl Takeover {
     pub(super) fn of(request: &Request, answers: &LookupAnswers, last_attempt: u32) -> Result<Takeover, TakeOverError> {
         let parts = &answers.parts;
         let reservation = chosen(request, parts);
-        let start = reservation.first().and_then(|one| start_of(one)).ok_or(TakeOverError::Nothing)?;
+        let first = reservation.first().ok_or(TakeOverError::Nothing)?;
+        let (shape, start) = (first.1.shape, start_of(first).ok_or(TakeOverError::Nothing)?);
         let attempts: BTreeSet<&AttemptId> = parts.iter().map(|(_, part)| &part.attempt).collect();
         let highest = attempts.iter().map(|attempt| attempt.attempt).max().unwrap_or(0).max(last_attempt);
         let numbers: BTreeMap<&AttemptId, u32> = attempts.into_iter().zip(highest.saturating_add(1)..).collect();
@@ -93,6 +95,7 @@ impl Takeover {
         }
         seats.sort_by_key(|seat| seat.number);
         let plan = Plan {
+            shape,
             start,
             traffic: None,
             objective: objective::unproven(request.objective(), start, &seats),
@@ -134,32 +137,35 @@ impl Takeover {
     }
 }
 
-/// The bookings to go on with: those of the start at which most seats are reserved. Among them the last attempt that is whole by
-/// itself, else the last ones first, as far as they go together.
+/// The bookings to go on with: those of the shape and the start of which most seats are reserved, of all that the shape has. Among them
+/// the last attempt that is whole by itself, else the last ones first, as far as they go together.
 fn chosen<'a>(request: &Request, parts: &'a [Reported]) -> Vec<&'a Reported> {
-    let asked = request.demand().seats();
-    let mut by_start: BTreeMap<Time, Vec<&Reported>> = BTreeMap::new();
-    for one in parts.iter().filter(|(_, part)| is_sound(request, &part.grants)) {
-        if let Some(start) = start_of(one) {
-            by_start.entry(start).or_default().push(one);
+    let mut by_start: BTreeMap<(ShapeNumber, Time), (&Demand, Vec<&Reported>)> = BTreeMap::new();
+    for one in parts {
+        let demand = request.shape(one.1.shape).filter(|demand| is_sound(demand, &one.1.grants));
+        if let (Some(demand), Some(start)) = (demand, start_of(one)) {
+            by_start.entry((one.1.shape, start)).or_insert_with(|| (demand, Vec::new())).1.push(one);
         }
     }
     let last_of = |some: &[&Reported]| some.iter().map(|(_, part)| part.attempt.attempt).max();
-    let most = by_start.into_values().max_by_key(|all| (seats_of(all).len(), last_of(all)));
-    let Some(mut reported) = most else { return Vec::new() };
+    // In parts of a million: a smaller shape that is whole comes before a larger one that is not.
+    let share_of = |demand: &Demand, some: &[&Reported]| seats_of(some).len() * 1_000_000 / demand.seats();
+    let most = by_start.into_values().max_by_key(|(demand, all)| (share_of(demand, all), last_of(all)));
+    let Some((demand, mut reported)) = most else { return Vec::new() };
+    let asked = demand.seats();
     reported.sort_by(|(a_site, a), (b_site, b)| {
         let of = |part: &'a FoundBooking| (part.attempt.attempt, &part.attempt.entry_point);
         of(b).cmp(&of(a)).then_with(|| a_site.cmp(b_site))
     });
     for of_attempt in reported.chunk_by(|a, b| a.1.attempt == b.1.attempt) {
-        let chosen = going_together(request, of_attempt);
+        let chosen = going_together(demand, of_attempt);
         if seats_of(&chosen).len() == asked {
             return chosen;
         }
     }
-    let mut chosen = going_together(request, &reported);
+    let mut chosen = going_together(demand, &reported);
     // Bookings of different attempts may not add up to the totals; what is left out is replaced like a loss.
-    if seats_of(&chosen).len() == asked && !has_totals(request, &chosen) {
+    if seats_of(&chosen).len() == asked && !has_totals(demand, &chosen) {
         chosen.pop();
     }
     chosen
@@ -167,12 +173,12 @@ fn chosen<'a>(request: &Request, parts: &'a [Reported]) -> Vec<&'a Reported> {
 
 /// Of these, the first ones first, those that have no seat twice, no host twice, and lie at no more sites than are asked for. An
 /// attempt that failed, or was replaced, may have left a booking behind.
-fn going_together<'a>(request: &Request, some: &[&'a Reported]) -> Vec<&'a Reported> {
+fn going_together<'a>(demand: &Demand, some: &[&'a Reported]) -> Vec<&'a Reported> {
     let mut chosen: Vec<&Reported> = Vec::new();
     let mut sites = BTreeSet::new();
     for one in some {
         let is_one_more = !sites.contains(&one.0);
-        let is_beyond = request.demand().sites_max().is_some_and(|most| is_one_more && sites.len() >= most);
+        let is_beyond = demand.sites_max().is_some_and(|most| is_one_more && sites.len() >= most);
         if !is_beyond && !chosen.iter().any(|other| overlap(one, other)) {
             sites.insert(&one.0);
             chosen.push(one);
@@ -181,15 +187,25 @@ fn going_together<'a>(request: &Request, some: &[&'a Reported]) -> Vec<&'a Repor
     chosen
 }
 
-/// Whether a site can mean these seats as a part of the request: they begin together, each is one of those asked for, and none is
+/// Whether a site can mean these seats as a part of what was asked for: they begin together, each is one of those asked for, and none is
 /// named twice.
-fn is_sound(request: &Request, grants: &[Grant]) -> bool {
+fn is_sound(demand: &Demand, grants: &[Grant]) -> bool {
     let mut seats = BTreeSet::new();
     grants.iter().all(|grant| {
-        let is_asked_for = (grant.seat.0 as usize) < request.demand().seats();
+        let is_asked_for = (grant.seat.0 as usize) < demand.seats();
         let begins_with_others = grant.window.start == grants[0].window.start && grant.window.is_valid();
-        is_asked_for && begins_with_others && grant.agreed.is_bounded() && seats.insert(grant.seat)
+        let is_of_shape = !demand.is_of_shape() || is_as_asked(demand, grant);
+        is_asked_for && is_of_shape && begins_with_others && grant.agreed.is_bounded() && seats.insert(grant.seat)
     })
+}
+
+/// Whether a seat is what this shape asks for, and not another one, as far as that can be seen from here.
+fn is_as_asked(demand: &Demand, grant: &Grant) -> bool {
+    let is_as_long = match demand.length() {
+        Length::Duration(duration) => grant.window.duration() == duration,
+        Length::Work(_) => true,
+    };
+    is_as_long && demand.per_host().iter().all(|(name, least)| amount_of(&grant.amounts, name) >= *least)
 }
 
 fn start_of((_, part): &Reported) -> Option<Time> {
@@ -205,8 +221,8 @@ fn overlap((site, part): &Reported, (other_site, other): &Reported) -> bool {
     part.grants.iter().any(|grant| other.grants.iter().any(|one| is_same(grant, one)))
 }
 
-fn has_totals(request: &Request, chosen: &[&Reported]) -> bool {
-    request.demand().total().iter().all(|(name, total)| {
+fn has_totals(demand: &Demand, chosen: &[&Reported]) -> bool {
+    demand.total().iter().all(|(name, total)| {
         let grants = chosen.iter().flat_map(|(_, part)| &part.grants);
         grants.fold(Amount::ZERO, |sum, grant| sum + amount_of(&grant.amounts, name)) >= *total
     })

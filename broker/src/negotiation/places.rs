@@ -79,7 +79,8 @@ impl Negotiation {
         if changed.is_empty() {
             return Ok(None);
         }
-        let needs = self.record.request.demand().host_needs();
+        let demand = self.record.request.shape(plan.shape).ok_or("a place for a shape that was not asked for")?;
+        let needs = demand.host_needs();
         let is_named = needs.demand().candidates().is_some();
         let mut seats = plan.seats.clone();
         for (at, place) in changed {

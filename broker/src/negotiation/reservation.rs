@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     cost::Cost,
+    demand::Demand,
     ids::{HostId, SeatNumber, SiteId},
     objective,
     plan::{Plan, Seat},
@@ -94,7 +95,8 @@ impl Reservation {
     #[must_use]
     pub fn missing_seats(&self, request: &Request) -> Vec<SeatNumber> {
         let is_missing = |number: &SeatNumber| self.plan.seat(*number).is_none() || self.is_lost(*number);
-        request.demand().numbers().filter(is_missing).collect()
+        let numbers = request.shape(self.plan.shape).into_iter().flat_map(Demand::numbers);
+        numbers.filter(is_missing).collect()
     }
 
     /// The seats that an attempt has reserved at a site.
@@ -199,20 +201,25 @@ impl Reservation {
         (earliest, latest): (Time, Time),
         repair: Repair,
     ) -> Option<Problem> {
+        let shape = self.plan.shape;
+        let demand = request.shape(shape)?;
         let host_of = |seat: &Seat| (seat.site.clone(), seat.host().clone());
         if repair == Repair::Move {
             let avoid = self.lost.keys().filter_map(|number| self.plan.seat(*number)).map(host_of).collect();
             let budget = self.budget_left(request, knows_all);
-            return Some(Problem { avoid, budget, ..Problem::of(request, (earliest, latest)) });
+            let problem =
+                Problem::of(request, (earliest, latest)).narrowed(shape, demand.clone(), demand.numbers().collect());
+            return Some(Problem { avoid, budget, ..problem });
         }
         // The lost hosts as well as those that are kept.
         let avoid: BTreeSet<(SiteId, HostId)> = self.plan.seats.iter().map(host_of).collect();
         let numbers = self.missing_seats(request);
         let missing = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
-        let demand = request.demand().rest(missing, &self.kept().map(|seat| &seat.amounts), &avoid)?;
+        let demand = demand.rest(missing, &self.kept().map(|seat| &seat.amounts), &avoid)?;
         let kept_sites = self.kept().map(|seat| seat.site.clone()).collect();
         let (start, budget) = (self.plan.start, self.budget_left(request, knows_all));
-        Some(Problem { demand, numbers, kept_sites, avoid, budget, ..Problem::of(request, (start, start)) })
+        let problem = Problem::of(request, (start, start)).narrowed(shape, demand, numbers);
+        Some(Problem { kept_sites, avoid, budget, ..problem })
     }
 }
 

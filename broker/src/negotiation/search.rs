@@ -17,13 +17,13 @@ use crate::{
     cost::Cost,
     demand::Demand,
     host::Host,
-    ids::{HostId, SeatNumber, SiteId},
+    ids::{HostId, SeatNumber, ShapeNumber, SiteId},
     phases::{self, Candidate, Job, PhaseObserver},
     plan::{Plan, PlanOutcome, Reason, Rejection},
     protocol::{Refusal, RefusalReason},
     request::{Effort, ObjectiveKind, Request},
     schedule::Schedule,
-    strategy::{Phases, Strategy},
+    strategy::plan_best,
     time::{Millis, Now, Time},
     uplinks::Uplinks,
 };
@@ -43,8 +43,11 @@ const PRICE_REFUSALS_MAX: u32 = 4;
 /// What the search is for: all of the request's demand, or what is left of it when its reservation has lost seats.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
-    pub(super) demand: Demand,
-    /// The numbers of the demand's seats, in order.
+    /// What hosts are looked for: the widest of the demands.
+    pub(super) wanted: Demand,
+    /// The shapes, one of which is to be planned; at least one.
+    pub(super) shapes: Vec<(ShapeNumber, Demand)>,
+    /// The numbers of the seats, in order; of a smaller shape the first ones.
     pub(super) numbers: Vec<SeatNumber>,
     pub(super) earliest: Time,
     pub(super) latest: Time,
@@ -61,11 +64,33 @@ pub(super) struct Problem {
 }
 
 impl Problem {
+    /// The seats of the smallest shape.
+    fn seats_min(&self) -> usize {
+        self.shapes.iter().map(|(_, demand)| demand.seats()).min().unwrap_or_default()
+    }
+
+    /// So few hosts were found that none of the shapes is possible.
+    fn shortage(&self, found: &Found) -> Reason {
+        let hosts = found.hosts.len() as u64;
+        let too_few = |demand: &Demand| Reason::TooFewHosts {
+            found: hosts,
+            asked: demand.seats() as u64,
+            cut: found.cut.clone(),
+        };
+        Reason::of_shapes(self.shapes.iter().map(|(_, demand)| too_few(demand)).collect())
+    }
+
+    /// What is left of one shape: the seats with these numbers.
+    pub(super) fn narrowed(self, shape: ShapeNumber, demand: Demand, numbers: Vec<SeatNumber>) -> Problem {
+        Problem { wanted: demand.clone(), shapes: vec![(shape, demand)], numbers, ..self }
+    }
+
     /// The whole of a request, which starts between these times.
     pub(super) fn of(request: &Request, (earliest, latest): (Time, Time)) -> Problem {
         Problem {
-            demand: request.demand().clone(),
-            numbers: request.demand().numbers().collect(),
+            numbers: request.widest().numbers().collect(),
+            wanted: request.widest(),
+            shapes: (0..).map(ShapeNumber).zip(request.shapes().cloned()).collect(),
             earliest,
             latest,
             deadline: request.window().deadline,
@@ -167,9 +192,9 @@ impl Search {
         }
     }
 
-    /// What the search is for.
-    pub(super) fn demand(&self) -> &Demand {
-        &self.problem.demand
+    /// What hosts it looks for.
+    pub(super) fn wanted(&self) -> &Demand {
+        &self.problem.wanted
     }
 
     /// What the present plan may cost, beside what is due for bookings that were given back.
@@ -199,7 +224,7 @@ impl Search {
 
     /// Phase I: the question for discovery, whose sample `seed` governs.
     pub(super) fn find(&self, seed: u64) -> Output {
-        let demand = &self.problem.demand;
+        let demand = &self.problem.wanted;
         let (count, enough) = match demand.candidates() {
             Some(candidates) => (candidates.len(), candidates.len()),
             None => {
@@ -213,7 +238,7 @@ impl Search {
     }
 
     fn hosts_to_ask_for(&self) -> usize {
-        self.problem.demand.seats().saturating_mul(self.multiplier as usize)
+        self.problem.wanted.seats().saturating_mul(self.multiplier as usize)
     }
 
     /// Phases II to V on the hosts that discovery has found.
@@ -230,10 +255,8 @@ impl Search {
             found.hosts.retain(|host| !avoid.contains(&(host.site.clone(), host.host.id.clone())));
         }
         (self.planned_on, self.replans) = (None, 0);
-        let needed = self.problem.demand.seats();
-        if found.hosts.len() < needed {
-            let reason =
-                Reason::TooFewHosts { found: found.hosts.len() as u64, asked: needed as u64, cut: found.cut.clone() };
+        if found.hosts.len() < self.problem.seats_min() {
+            let reason = self.problem.shortage(&found);
             let round = self.round(&found, RoundOutcome::Rejected(reason.clone()));
             let wait = self.look_again(&found, settings);
             return (round, wait.unwrap_or_else(|| Next::End(self.outcome_of_shortage(&found, reason))));
@@ -327,7 +350,7 @@ impl Search {
         }
         Outcome::Failed(Failure::Unreachable {
             found: found.hosts.len() as u64,
-            asked: self.problem.demand.seats() as u64,
+            asked: self.problem.seats_min() as u64,
             without_schedule: found.without_schedule as u64,
             silent_sites: self.excluded.len() as u64,
         })
@@ -360,7 +383,9 @@ impl Search {
                 .zip(hosts.iter().zip(&schedules))
                 .map(|(found, (host, schedule))| Candidate { site: &found.site, host, schedule })
                 .collect();
-            Phases.plan(&this.job(Some(now.utc), earliest), &candidates, effort, seed, observer)
+            let shapes = this.problem.shapes.iter();
+            let jobs = shapes.map(|(shape, demand)| (*shape, this.job(demand, Some(now.utc), earliest)));
+            plan_best(jobs, &candidates, effort, seed, observer)
         };
         match run(around_holds, observer) {
             PlanOutcome::Rejected(_) if around_holds => run(false, observer),
@@ -368,8 +393,8 @@ impl Search {
         }
     }
 
-    fn job(&self, asked_at: Option<Time>, earliest: Time) -> Job<'_> {
-        let &Problem { ref demand, latest, deadline, objective, ref kept_sites, .. } = &self.problem;
+    fn job<'s>(&'s self, demand: &'s Demand, asked_at: Option<Time>, earliest: Time) -> Job<'s> {
+        let &Problem { latest, deadline, objective, ref kept_sites, .. } = &self.problem;
         let (order, budget) = (Some(self.order), self.budget());
         Job {
             demand,
@@ -399,14 +424,15 @@ impl Search {
         let chosen: Vec<Candidate<'_>> =
             hosts.into_iter().zip(schedules.iter().map(Cow::as_ref)).map(candidate).collect();
         let is_known = chosen.len() == plan.seats.len();
-        is_known.then(|| phases::efficiency_on(&self.job(None, plan.start), &chosen, plan.start)).flatten()
+        let (_, demand) = self.problem.shapes.iter().find(|(shape, _)| *shape == plan.shape && is_known)?;
+        phases::efficiency_on(&self.job(demand, None, plan.start), &chosen, plan.start)
     }
 
     /// These hosts give no plan: searches beyond the known hosts, then among twice as many, until there are no more.
     fn widen_or_reject(&mut self, found: &Found, settings: &NegotiationSettings, rejection: Rejection) -> Next {
         let set: BTreeSet<_> = found.hosts.iter().map(|found| (found.site.clone(), found.host.id.clone())).collect();
         let asked = self.hosts_to_ask_for();
-        let is_named = self.problem.demand.candidates().is_some();
+        let is_named = self.problem.wanted.candidates().is_some();
         let is_hopeless = matches!(rejection.reason, Reason::WindowPassed { .. });
         if !is_named && !is_hopeless && !self.is_thorough && set.len() < asked {
             self.is_thorough = true;

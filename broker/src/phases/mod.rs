@@ -64,7 +64,7 @@ use crate::{
     cost::Cost,
     demand::Demand,
     host::Host,
-    ids::SiteId,
+    ids::{ShapeNumber, SiteId},
     objective::{self, Measures, Objective, Within},
     plan::{ObjectiveValue, Plan, PlanOutcome, Reason, Rejection},
     request::{Effort, ObjectiveKind, Request},
@@ -102,6 +102,15 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
+    /// Each shape of a request, which starts between these times.
+    pub fn of_shapes(
+        request: &'a Request,
+        starts: (Time, Time),
+    ) -> impl Iterator<Item = (ShapeNumber, Job<'a>)> + use<'a> {
+        let job = Job::of(request, starts);
+        (0..).map(ShapeNumber).zip(request.shapes().map(move |demand| Job { demand, ..job }))
+    }
+
     /// The whole of a request, which starts between these times.
     #[must_use]
     pub fn of(request: &'a Request, (earliest, latest): (Time, Time)) -> Job<'a> {
@@ -231,6 +240,7 @@ pub fn plan_within(
     let value = objective.value(start.0, Measures::of(&seats));
     let bound = unproven.map_or(value, |(least, _)| least.min(value));
     PlanOutcome::Allocated(Plan {
+        shape: ShapeNumber::default(),
         start,
         seats,
         traffic: job.demand.traffic(),
@@ -259,6 +269,7 @@ pub fn plan_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<P
     let most = cost_limit(&problem, objective::of(job.objective), start, 0);
     let seats = reserve::seats(&problem, &slot, &mut positions, most);
     Some(Plan {
+        shape: ShapeNumber::default(),
         start,
         traffic: job.demand.traffic(),
         objective: objective::unproven(job.objective, start, &seats),

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     cost::Cost,
+    ids::ShapeNumber,
     objective::{self, Measures, Objective},
     plan::{NearestMiss, ObjectiveValue, Plan, PlanOutcome, Reason},
     request::ObjectiveKind,
@@ -220,6 +221,7 @@ fn planned<O: PhaseObserver>(
     let seats = reserve::seats(problem, &slot, &mut chosen, most);
     let value = objective.value(start.0, Measures::of(&seats));
     Plan {
+        shape: ShapeNumber::default(),
         start,
         seats,
         traffic: job.demand.traffic(),

@@ -51,6 +51,8 @@ rules! {
     Window = "window",
     /// Over by the time that the user asked for.
     Deadline = "deadline",
+    /// Of one of the shapes that the user gave, and of no two.
+    Shape = "shape",
     /// As long as the user asked for, on a host of this speed.
     Duration = "duration",
     /// At least as much on each host as the user asked for.

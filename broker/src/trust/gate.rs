@@ -95,7 +95,7 @@ pub struct Permit {
     pub name: String,
     /// The credential's limits, else the owner's.
     pub limits: Limits,
-    /// What the user has signed.
+    /// What the user has signed; of a hold, as if its shape was all that the user had given.
     pub statement: Arc<RequestStatement>,
 }
 
@@ -186,7 +186,8 @@ impl Gate {
         host: impl Fn(&HostId) -> Option<&'a Host>,
     ) -> Result<Permit, Denial> {
         let Authorization { request, user, entry_point } = &*hold.authorization;
-        let permit = self.check_submission(now, from, request, user.as_ref())?;
+        let mut permit = self.check_submission(now, from, request, user.as_ref())?;
+        permit.statement = permit.statement.of_shape(hold.shape)?;
         let statement = &permit.statement;
         if hold.attempt.entry_point != statement.entry_point {
             return Err(Denial::new(Rule::EntryPoint, "the attempt is another entry point's"));

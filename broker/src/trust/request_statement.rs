@@ -1,10 +1,12 @@
 //! What a user signs so that a node coordinates a request: the request itself and the one entry point that may do so.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Chain, Labels, SignedText, Statement};
+use super::{Chain, Denial, Labels, Rule, SignedText, Statement};
 use crate::{
-    ids::{RequestId, SiteId},
+    ids::{RequestId, ShapeNumber, SiteId},
     request::Request,
     time::Time,
 };
@@ -35,6 +37,18 @@ pub struct RequestStatement {
 impl RequestStatement {
     /// The term of a request that is submitted.
     pub const FIRST_TERM: u64 = 1;
+
+    /// The statement as if its request had this shape only; an error when there is no such shape.
+    pub(crate) fn of_shape(self: &Arc<RequestStatement>, shape: ShapeNumber) -> Result<Arc<RequestStatement>, Denial> {
+        if shape.is_first() && !self.request.has_shapes() {
+            return Ok(self.clone());
+        }
+        let request = self.request.of_shape(shape).ok_or_else(|| {
+            let given = self.request.shapes().count();
+            Denial::new(Rule::Shape, format!("shape {shape} (from 0), the user gave {given}"))
+        })?;
+        Ok(Arc::new(RequestStatement { request, ..(**self).clone() }))
+    }
 
     /// Orders what a user has signed of one request: by the term. A user who signs at two ends of a cut may sign an equal one for two
     /// nodes; then the name of the node decides, so that all come to the same coordinator, in whatever order they learn of them.

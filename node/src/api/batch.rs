@@ -145,6 +145,9 @@ fn checked(
     let check = |(at, document): (usize, &RequestDocument)| {
         let place = format!("requests[{at}].");
         let request = checked_request(document.clone(), &place)?;
+        if request.has_shapes() {
+            return Err(Problem::wrong(&format!("{place}shapes"), "not yet supported in a batch"));
+        }
         if request.extends().is_some() {
             return Err(Problem::wrong(&format!("{place}extends"), "not in a batch"));
         }

@@ -9,13 +9,13 @@ use std::{
 use axum::{Json, extract::State};
 use broker::{
     cost::Cost,
-    ids::{HostId, RequestId, SiteId},
+    ids::{HostId, RequestId, ShapeNumber, SiteId},
     negotiation::FoundHost,
     phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch},
     plan::{ObjectiveValue, PlanOutcome},
     request::Request,
     resources::Amounts,
-    strategy::{Phases, Strategy},
+    strategy::plan_best,
     time::Time,
     view::Schedules,
 };
@@ -60,6 +60,10 @@ pub enum Rejected {
 pub struct AllocatedPlan {
     pub outcome: Allocated,
     pub id: Option<RequestId>,
+    /// Which of the request's shapes it is of, from 0, where it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>, nullable = false)]
+    pub shape: Option<ShapeNumber>,
     pub start: Time,
     pub end: Time,
     #[schema(value_type = schema::ObjectiveValue)]
@@ -146,21 +150,15 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
     let started = Instant::now();
     let mut stopwatch = PhaseStopwatch::new(|| started.elapsed());
     stopwatch.enter(Phase::Find);
+    let wanted = request.widest();
     let mut multiplier = settings.first_m(request.objective());
     loop {
-        let count = match request.demand().candidates() {
+        let count = match wanted.candidates() {
             Some(candidates) => candidates.len(),
-            None => request.demand().seats().saturating_mul(multiplier as usize),
+            None => wanted.seats().saturating_mul(multiplier as usize),
         };
-        let found = driver::find(
-            &state.discovery,
-            request.demand(),
-            (count, count),
-            seed,
-            BTreeSet::new(),
-            driver::MAX_SCHEDULE_AGE,
-        )
-        .await;
+        let age_max = driver::MAX_SCHEDULE_AGE;
+        let found = driver::find(&state.discovery, &wanted, (count, count), seed, BTreeSet::new(), age_max).await;
         let schedules: Vec<_> = found.hosts.iter().map(|found| found.offered(now.utc)).collect();
         let candidate = |(found, schedule)| {
             let FoundHost { site, host, .. }: &FoundHost = found;
@@ -169,12 +167,13 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
         let candidates: Vec<Candidate<'_>> =
             found.hosts.iter().zip(schedules.iter().map(AsRef::as_ref)).map(candidate).collect();
         let effort = request.effort().unwrap_or(settings.effort);
-        let job = Job { asked_at: Some(now.utc), ..Job::of(&request, (earliest, latest)) };
+        let jobs = Job::of_shapes(&request, (earliest, latest));
+        let jobs = jobs.map(|(shape, job)| (shape, Job { asked_at: Some(now.utc), ..job }));
         // Waiting for a turn is no phase.
         stopwatch.stop();
-        let plan = || Phases.plan(&job, &candidates, effort, seed, &mut stopwatch);
+        let plan = || plan_best(jobs, &candidates, effort, seed, &mut stopwatch);
         let outcome = state.coordinator.planning.look(candidates.len(), plan).await;
-        let is_everything = request.demand().candidates().is_some() || found.hosts.len() < count;
+        let is_everything = wanted.candidates().is_some() || found.hosts.len() < count;
         match (outcome, settings.next_m(multiplier).filter(|_| !is_everything)) {
             (PlanOutcome::Rejected(_), Some(next)) => {
                 stopwatch.enter(Phase::Find);
@@ -216,6 +215,7 @@ pub fn live_plan(
         PlanOutcome::Allocated(plan) => LivePlan::Allocated(AllocatedPlan {
             outcome: Allocated::Allocated,
             id,
+            shape: Some(plan.shape).filter(|_| request.has_shapes()),
             start: plan.start,
             end: plan.end(),
             objective: plan.objective,

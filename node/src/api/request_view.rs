@@ -4,7 +4,7 @@ use std::fmt;
 
 use broker::{
     cost::Cost,
-    ids::{HostId, RequestId, SiteId},
+    ids::{HostId, RequestId, ShapeNumber, SiteId},
     negotiation::{Failure, Loss, Outcome, RequestRecord, Reservation, RoundOutcome},
     plan::{ObjectiveValue, Plan, Reason, Seat},
     request::Request,
@@ -157,6 +157,10 @@ pub struct RequestList {
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ReservationView {
+    /// Which of the request's shapes it is of, from 0, where it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>, nullable = false)]
+    pub shape: Option<ShapeNumber>,
     pub start: Time,
     /// Of its last host.
     pub end: Time,
@@ -228,6 +232,7 @@ impl RequestView {
             rounds.rev().find(|round| round.outcome == RoundOutcome::Planned(plan.start))
         };
         let reservation = snapshot.stage.plan().map(|plan| ReservationView {
+            shape: Some(plan.shape).filter(|_| record.request.has_shapes()),
             start: plan.start,
             end: end_with(snapshot, parts).unwrap_or(plan.end()),
             objective: plan.objective,
@@ -267,7 +272,7 @@ fn extension_view(part: &Snapshot, now_ms: u64) -> Extension {
         state: state_of(part, &[], now_ms),
         start: plan.map(|plan| plan.start),
         end: plan.map(Plan::end),
-        hosts: part.record.request.demand().seats(),
+        hosts: plan.map_or_else(|| part.record.request.demand().seats(), |plan| plan.seats.len()),
     }
 }
 

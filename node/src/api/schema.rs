@@ -11,6 +11,7 @@ use broker::{
     cost::Cost,
     ids::MAX_ID_BYTES,
     request::{MAX_CANDIDATES, RequestDocument},
+    shapes::MAX_SHAPES,
     time::Time,
 };
 use serde::Deserialize;
@@ -23,7 +24,7 @@ use utoipa::{
     },
 };
 
-use crate::text::request_keys::{KEYS, Key, Kind};
+use crate::text::request_keys::{KEYS, Key, Kind, SHAPE_KEYS};
 
 /// A name: of a request, a host or a site; at most 128 bytes.
 #[derive(Deserialize, ToSchema)]
@@ -93,11 +94,10 @@ pub struct Request;
 
 impl PartialSchema for Request {
     fn schema() -> RefOr<Schema> {
-        let about = "A request, as in the formats, with either duration or work. The latest start and the deadline must not be \
+        let about = "A request, as in the formats, with hosts and either duration or work, or else with shapes that have them. The latest start and the deadline must not be \
                      before the earliest start, or in the past, and candidates must be as many as hosts";
         let closed = AdditionalProperties::<Schema>::FreeForm(false);
-        let object =
-            ObjectBuilder::new().description(Some(about)).additional_properties(Some(closed)).required("hosts");
+        let object = ObjectBuilder::new().description(Some(about)).additional_properties(Some(closed));
         let keys = KEYS.iter().filter(|key| !matches!(key.kind, Kind::NotYet | Kind::Traffic));
         keys.fold(object, |object, key| object.property(key.name, schema_of(key))).into()
     }
@@ -149,6 +149,14 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
             plain.schema_type(of(Type::String)).enum_values(Some(words)).into()
         }
         Kind::Flag => plain.schema_type(of(Type::Boolean)).into(),
+        Kind::Shapes => {
+            let closed = AdditionalProperties::<Schema>::FreeForm(false);
+            let shape = ObjectBuilder::new().additional_properties(Some(closed)).required("hosts");
+            let keys = SHAPE_KEYS.iter().filter_map(|name| Key::named(name));
+            let shape = keys.fold(shape, |shape, key| shape.property(key.name, schema_of(key)));
+            let shapes = ArrayBuilder::new().schema_type(of(Type::Array)).description(about);
+            shapes.items(shape).min_items(Some(1)).max_items(Some(MAX_SHAPES)).into()
+        }
         Kind::Traffic | Kind::Compute | Kind::NotYet => plain.into(),
     }
 }
@@ -207,6 +215,9 @@ pub struct PlannedRequest {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HandedPlan {
+    /// Which of the request's shapes it is of, from 0.
+    #[serde(default)]
+    shape: u32,
     /// When all hosts begin (Unix seconds).
     start: i64,
     /// As many hosts as the request asks for.

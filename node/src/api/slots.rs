@@ -7,11 +7,13 @@ use axum::{Json, extract::State};
 use broker::{
     availability::{Availability, AvailabilityStep},
     cost::Cost,
+    demand::Demand,
+    ids::ShapeNumber,
     negotiation::{Found, FoundHost},
     phases::{self, Candidate, FrontPoint, Job},
     plan::PlanOutcome,
     request::{Effort, Request, RequestDocument},
-    strategy::{Phases, Strategy},
+    strategy::{Phases, Strategy, plan_best},
     time::Time,
 };
 use clap::ValueEnum;
@@ -66,6 +68,10 @@ pub struct SlotQuestion {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SlotAnswer {
     pub mode: Mode,
+    /// Which of the request's shapes it is about, from 0, where it has any: the best, else the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>, nullable = false)]
+    pub shape: Option<ShapeNumber>,
     /// Whether the request could start at `start`.
     pub is_possible: bool,
     /// The start found, or the one asked for.
@@ -159,15 +165,18 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
         (Mode::At, Some(at)) => (earliest, latest) = (earliest.min(at), latest.max(at)),
         (Mode::At, None) => return Err(Problem::wrong("at", "mode at wants a start")),
         (_, Some(_)) => return Err(Problem::wrong("at", "only mode at takes a start")),
+        (Mode::Most, None) if request.has_shapes() => {
+            return Err(Problem::wrong("request.shapes", "mode most looks for hosts of one shape"));
+        }
         (Mode::Most, None) if request.budget().is_some() => {
             return Err(Problem::wrong("request.budget", "mode most does not look at prices"));
         }
         (_, None) => {}
     }
     let seed = rand::random();
-    let counts = (HOSTS_MAX, request.demand().seats());
+    let counts = (HOSTS_MAX, request.seats_max());
     let age_max = driver::MAX_SCHEDULE_AGE;
-    let found = driver::find(&state.discovery, request.demand(), counts, seed, BTreeSet::new(), age_max).await;
+    let found = driver::find(&state.discovery, &request.widest(), counts, seed, BTreeSet::new(), age_max).await;
     let effort = request.effort().unwrap_or(settings.effort);
     let question = Question { mode, at, request: &request, now: now.utc, window: (earliest, latest), effort, seed };
     let answer = || question.answer(&state, &found);
@@ -191,22 +200,29 @@ impl Question<'_> {
             let FoundHost { site, host, .. }: &FoundHost = found;
             Candidate { site, host, schedule }
         };
-        let candidates: Vec<Candidate<'_>> =
+        let mut candidates: Vec<Candidate<'_>> =
             found.hosts.iter().zip(schedules.iter().map(AsRef::as_ref)).map(candidate).collect();
-        let availability = Availability::new(&Job::of(self.request, self.window), &candidates);
-        let verdict = self.verdict(&availability, &candidates);
+        let planned = if self.mode == Mode::Most { None } else { Some(self.planned(&candidates)) };
+        let shape = planned.as_ref().and_then(PlanOutcome::plan).map_or(ShapeNumber(0), |plan| plan.shape);
+        let demand = self.request.shape(shape).unwrap_or(self.request.demand());
+        let needs = demand.host_needs();
+        candidates.retain(|candidate| needs.are_met_by(candidate.site, candidate.host));
+        let job = Job { demand, ..Job::of(self.request, self.window) };
+        let availability = Availability::new(&job, &candidates);
+        let verdict = self.verdict(&availability, || planned.unwrap_or_else(|| self.planned(&candidates)));
         let step = verdict.start.map(|start| availability.at(start));
         let profile = availability.thinned(STEPS_MAX);
         SlotAnswer {
             mode: self.mode,
+            shape: Some(shape).filter(|_| self.request.has_shapes()),
             is_possible: verdict.is_possible,
             start: verdict.start,
-            end: verdict.end.or(verdict.start.map(|start| start + self.request.demand().length().at_reference())),
+            end: verdict.end.or(verdict.start.map(|start| start + demand.length().at_reference())),
             cost: verdict.cost,
             hosts: step.map_or(0, |step| step.hosts),
             free: step.map(|step| step.free.clone()).unwrap_or_default(),
             is_proven: verdict.is_proven,
-            front: if self.mode == Mode::Earliest { self.front(&candidates) } else { None },
+            front: if self.mode == Mode::Earliest { self.front(demand, &candidates) } else { None },
             reason: verdict.reason,
             is_thinned: profile.len() < availability.steps().len(),
             profile: profile
@@ -222,9 +238,9 @@ impl Question<'_> {
     }
 
     /// What it costs to start earlier; none where nothing costs anything.
-    fn front(&self, candidates: &[Candidate<'_>]) -> Option<PriceFront> {
+    fn front(&self, demand: &Demand, candidates: &[Candidate<'_>]) -> Option<PriceFront> {
         candidates.iter().find(|candidate| !candidate.host.tariff.prices.is_empty())?;
-        let job = Job { budget: None, asked_at: Some(self.now), ..Job::of(self.request, self.window) };
+        let job = Job { demand, budget: None, asked_at: Some(self.now), ..Job::of(self.request, self.window) };
         let front = phases::front(&job, candidates, self.effort, self.seed);
         front.points.first().filter(|first| !first.cost.is_zero())?;
         let (points, left_out) = front.thinned(FRONT_MAX);
@@ -233,9 +249,14 @@ impl Question<'_> {
         Some(PriceFront { points, left_out, is_proven: front.is_proven })
     }
 
-    fn verdict(&self, availability: &Availability<'_>, candidates: &[Candidate<'_>]) -> Verdict {
-        let starts = self.at.map_or(self.window, |at| (at, at));
-        let job = Job { asked_at: Some(self.now), ..Job::of(self.request, starts) };
+    /// The best plan of all shapes.
+    fn planned(&self, candidates: &[Candidate<'_>]) -> PlanOutcome {
+        let jobs = Job::of_shapes(self.request, self.at.map_or(self.window, |at| (at, at)));
+        let jobs = jobs.map(|(shape, job)| (shape, Job { asked_at: Some(self.now), ..job }));
+        plan_best(jobs, candidates, self.effort, self.seed, &mut ())
+    }
+
+    fn verdict(&self, availability: &Availability<'_>, planned: impl FnOnce() -> PlanOutcome) -> Verdict {
         if self.mode == Mode::Most
             && let Some(most) = availability.most(self.effort, self.seed)
         {
@@ -248,7 +269,7 @@ impl Question<'_> {
                 reason: None,
             };
         }
-        match Phases.plan(&job, candidates, self.effort, self.seed, &mut ()) {
+        match planned() {
             PlanOutcome::Allocated(plan) => Verdict {
                 start: Some(plan.start),
                 end: Some(plan.end()),

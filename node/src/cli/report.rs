@@ -6,8 +6,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use broker::{
     cost::Cost,
-    demand::Length,
-    request::ObjectiveKind,
+    demand::Demand,
+    ids::ShapeNumber,
+    request::{ObjectiveKind, Request},
     time::{Span, Time},
 };
 use jiff::tz::TimeZone;
@@ -22,7 +23,7 @@ use crate::{
     text::{
         safe::safe,
         time::{format_duration, format_span, format_time},
-        words::{age_text, amounts_text, attributes_text, counted, moment_text, site_text},
+        words::{age_text, amounts_text, attributes_text, counted, moment_text, shape_text, site_text, size_text},
     },
 };
 
@@ -65,6 +66,12 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) 
     }
     text.push_str(&format!("  {}\n", quality_text(reservation, &look.zone)));
     text
+}
+
+/// The line that says which shape was chosen; nothing where the request has none.
+pub fn shape_line(request: &Request, shape: Option<ShapeNumber>) -> String {
+    let text = shape.and_then(|shape| shape_text(request, shape));
+    text.map_or_else(String::new, |text| format!("  {text}\n"))
 }
 
 /// What a host gives, when it ends if that is not at `end`, and what it costs.
@@ -163,6 +170,7 @@ pub fn request_text(view: &RequestView, look: &Look) -> String {
     let mut text = String::new();
     if let Some(reservation) = &view.reservation {
         text.push_str(&reservation_text(&format!("{} {}", view.state, safe(view.id.as_str())), reservation, look));
+        text.push_str(&shape_line(&view.request, reservation.shape));
         text.push_str(&contacts_text(reservation));
     } else {
         let head = format!("{} {}", view.state, safe(view.id.as_str()));
@@ -202,17 +210,17 @@ pub fn request_text(view: &RequestView, look: &Look) -> String {
 fn asked_text(view: &RequestView, zone: &TimeZone) -> String {
     let request = &view.request;
     let demand = request.demand();
-    let length = match demand.length() {
-        Length::Duration(duration) => format!("for {}", format_span(duration)),
-        Length::Work(work) => format!("for work of {}", format_span(work)),
+    let one = |demand: &Demand| {
+        let mut parts = vec![size_text(demand)];
+        if !demand.total().is_empty() {
+            parts.push(format!("together {}", amounts_text(demand.total())));
+        }
+        if !demand.per_host().is_empty() {
+            parts.push(format!("each {}", amounts_text(demand.per_host())));
+        }
+        parts.join(", ")
     };
-    let mut parts = vec![format!("{} {length}", counted(demand.seats(), "host"))];
-    if !demand.total().is_empty() {
-        parts.push(format!("together {}", amounts_text(demand.total())));
-    }
-    if !demand.per_host().is_empty() {
-        parts.push(format!("each {}", amounts_text(demand.per_host())));
-    }
+    let mut parts = vec![request.shapes().map(one).collect::<Vec<_>>().join("; or ")];
     if !demand.attributes().is_empty() {
         parts.push(format!("where {}", safe(&attributes_text(demand.attributes()))));
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use broker::{
     amount::{Amount, parse_amount},
+    demand::Demand,
     ids::HostId,
     request::{Request, RequestError},
     resources::{Amounts, ResourceName},
@@ -17,9 +18,14 @@ use serde_json::Value;
 use super::{error::CliError, request_args::RequestArgs, script, suggest};
 use crate::text::{
     request_file::{self, Draft, typed},
-    request_keys::Kind,
+    request_keys::{KEYS, Kind, SHAPE_KEYS},
     time::format_time,
 };
+
+/// Where a draft has the alternatives of flags until it is complete; no key of a request.
+const ALTERNATIVES: &str = "or";
+/// What a request says of itself that each of its shapes says, and that has no common value.
+const OF_SHAPE: [&str; 3] = ["hosts", "duration", "work"];
 
 /// The request that `script` (its `#KOLO` lines) and over it `args`, and the file that they name, describe at `now`.
 ///
@@ -43,8 +49,9 @@ pub fn written(script: Option<&Path>, args: &RequestArgs, now: &Zoned) -> Result
 /// # Errors
 /// [`CliError::Usage`] with what is missing or wrong.
 pub fn complete(draft: Draft, now: &Zoned) -> Result<Request, CliError> {
+    let draft = with_shapes(draft);
     let missing = |what| CliError::Usage(format!("{what}, or its key in the file of --request"));
-    if !draft.contains_key("hosts") {
+    if !draft.contains_key("hosts") && !draft.contains_key("shapes") {
         return Err(missing("how many hosts? expected --hosts (-N) COUNT"));
     }
     let document = request_file::document(draft).map_err(|misfit| CliError::Usage(misfit.to_string()))?;
@@ -54,11 +61,28 @@ pub fn complete(draft: Draft, now: &Zoned) -> Result<Request, CliError> {
     })
 }
 
+/// Makes the shapes of a draft that has alternatives from flags: what else it says of hosts and length is the first of them.
+fn with_shapes(mut draft: Draft) -> Draft {
+    let Some(Value::Array(others)) = draft.remove(ALTERNATIVES) else { return draft };
+    let own: Draft = OF_SHAPE.iter().filter_map(|key| draft.remove_entry(*key)).collect();
+    let own = Some(own).filter(|own| !own.is_empty()).map(Value::Object);
+    let before = match draft.remove("shapes") {
+        Some(Value::Array(shapes)) => shapes,
+        _ => Vec::new(),
+    };
+    draft.insert("shapes".to_owned(), own.into_iter().chain(before).chain(others).collect());
+    draft
+}
+
 /// What to tell whoever asks for hosts and for nothing of them: such a reservation keeps no other work away.
 pub fn note_on(request: &Request) -> Option<&'static str> {
-    let mut amounts = request.demand().per_host().values().chain(request.demand().total().values());
-    let is_bare = amounts.all(|amount| *amount == Amount::ZERO);
-    is_bare.then_some("nothing is asked of the hosts: name --per-host or --total, such as --per-host cpu=1")
+    let is_bare = |demand: &Demand| {
+        demand.per_host().values().chain(demand.total().values()).all(|amount| *amount == Amount::ZERO)
+    };
+    request
+        .shapes()
+        .any(is_bare)
+        .then_some("nothing is asked of the hosts: name --per-host or --total, such as --per-host cpu=1")
 }
 
 /// Puts `args` over `draft`; a file that they name takes its place.
@@ -92,9 +116,11 @@ fn with_flags(mut draft: Draft, args: &RequestArgs, now: &Zoned) -> Result<Draft
     for (key, words) in &args.words {
         let wrong = |error: String| CliError::of_flag(&format!("--{}", key.flag.unwrap_or(key.name)), error);
         let value = value_of(key.kind, words, now).map_err(wrong)?;
-        match (draft.get_mut(key.name), value) {
+        let name = if key.kind == Kind::Shapes { ALTERNATIVES } else { key.name };
+        match (draft.get_mut(name), value) {
             (Some(Value::Object(below)), Value::Object(value)) => below.extend(value),
-            (_, value) => drop(draft.insert(key.name.to_owned(), value)),
+            (Some(Value::Array(below)), Value::Array(value)) if key.kind == Kind::Shapes => below.extend(value),
+            (_, value) => drop(draft.insert(name.to_owned(), value)),
         }
     }
     Ok(draft)
@@ -117,9 +143,42 @@ fn value_of(kind: Kind, words: &[String], now: &Zoned) -> Result<Value, String> 
             let host = |text: &String| HostId::new(text).map(|host| Value::from(host.as_str()));
             words.iter().map(host).collect::<Result<_, _>>().map_err(|error| error.to_string())?
         }
+        Kind::Shapes => words.iter().map(|text| shape(text, now)).collect::<Result<_, _>>()?,
         Kind::Flag => true.into(),
         one => typed(one, &words.join(" "), now)?,
     })
+}
+
+/// Reads `hosts=8,duration=70m,total.cpu=4`.
+fn shape(text: &str, now: &Zoned) -> Result<Value, String> {
+    let mut shape = Draft::new();
+    for part in text.split(',') {
+        let unknown = || {
+            format!(
+                "{part:?}: expected {} or total.RESOURCE=AMOUNT",
+                OF_SHAPE.join("=, ") + "=, per-host.RESOURCE=AMOUNT"
+            )
+        };
+        let (name, value) = part.split_once('=').ok_or_else(unknown)?;
+        let (flag, resource) = name.split_once('.').map_or((name, None), |(flag, resource)| (flag, Some(resource)));
+        let key =
+            KEYS.iter().find(|key| key.flag == Some(flag) && SHAPE_KEYS.contains(&key.name)).ok_or_else(unknown)?;
+        let value = match (key.kind, resource) {
+            (Kind::Amounts, Some(resource)) => value_of(key.kind, &[format!("{resource}={value}")], now)?,
+            (Kind::Amounts, None) | (_, Some(_)) => return Err(unknown()),
+            (kind, None) => typed(kind, value, now).map_err(|error| format!("{name}: {error}"))?,
+        };
+        match (shape.get_mut(key.name), value) {
+            (Some(Value::Object(amounts)), Value::Object(one))
+                if one.keys().all(|name| !amounts.contains_key(name)) =>
+            {
+                amounts.extend(one);
+            }
+            (Some(_), _) => return Err(format!("{name} is given twice")),
+            (None, value) => drop(shape.insert(key.name.to_owned(), value)),
+        }
+    }
+    Ok(Value::Object(shape))
 }
 
 /// Reads `cpu=2.5`, `memory=40GiB`.
@@ -184,6 +243,26 @@ mod tests {
         let expected = serde_json::json!({"hosts": 2, "work": 7200, "deadline": 1_795_330_800, "objective": "finish",
             "speed_min": 1500, "exclusive": true, "sites_max": 1, "move_on_loss": true, "budget": 12_500});
         assert_eq!(serde_json::to_value(request.unwrap()).unwrap(), expected);
+    }
+
+    #[test]
+    fn alternatives_are_shapes_behind_what_the_other_flags_say() {
+        let line = "-N 4 -t 2h --total cpu=8,memory=1GiB --or hosts=8,duration=70m --or hosts=1,work=3h,total.cpu=2,per-host.gpu=1";
+        let expected = serde_json::json!({"total": {"cpu": 8000, "memory": 1024}, "shapes": [{"hosts": 4, "duration": 7200},
+            {"hosts": 8, "duration": 4200}, {"hosts": 1, "work": 10800, "total": {"cpu": 2000}, "per_host": {"gpu": 1}}]});
+        assert_eq!(serde_json::to_value(read(line).unwrap()).unwrap(), expected);
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("r.toml");
+        fs::write(&file, "[[shapes]]\nhosts = 4\nduration = \"2h\"\n").unwrap();
+        let line = format!("--request {} --or hosts=8,duration=70m", file.display());
+        assert_eq!(read(&line).unwrap().shapes().map(Demand::seats).collect::<Vec<_>>(), [4, 8]);
+        fs::write(&file, "#KOLO -N 4 --or hosts=8,duration=70m\n#KOLO -t 1h\n").unwrap();
+        let request = checked(Some(&file), &RequestArgs::default(), &now()).unwrap();
+        assert_eq!(
+            request.shapes().map(Demand::seats).collect::<Vec<_>>(),
+            [4, 8],
+            "a later line is of the first shape"
+        );
     }
 
     #[test]
@@ -256,6 +335,13 @@ mod tests {
             ),
             ("-N x -t 1h", "invalid value 'x' for '--hosts <COUNT>'"),
             ("-N 1 -t 1h --effort lazy", "'--effort <EFFORT>': expected fast, balanced"),
+            ("-N 1 -t 1h --or hosts=8", "shapes[1].duration: this or work is needed"),
+            ("-N 1 -t 1h --or hosts=8,duration=70", "--or: duration: \"70\" has no unit"),
+            ("-N 1 -t 1h --or hosts=8,latest=+1h", "--or: \"latest=+1h\": expected hosts=, duration=, work="),
+            ("-N 1 -t 1h --or hosts=8,hosts=9", "--or: hosts is given twice"),
+            ("-N 1 -t 1h --or hosts=8,total=9", "--or: \"total=9\": expected hosts="),
+            ("-N 1 -t 1h --or hosts=8,total.cpu=1,total.cpu=2", "--or: total.cpu is given twice"),
+            ("-N 1 -t 1h --or hosts=0,work=1h", "shapes[1].hosts: expected 1 to"),
             ("--request /nonexistent/r.toml", "/nonexistent/r.toml: No such file"),
         ] {
             let error = read(line).unwrap_err();

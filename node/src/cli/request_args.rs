@@ -58,6 +58,7 @@ fn flag_of(key: &'static Key) -> Option<Arg> {
         Kind::Compute => flag.value_name("PART"),
         Kind::Credits => flag.value_name("CREDITS"),
         Kind::Flag => flag.action(ArgAction::SetTrue),
+        Kind::Shapes => flag.value_name("SHAPE").action(ArgAction::Append),
         Kind::NotYet => return None,
     })
 }

@@ -21,7 +21,8 @@ pub fn resource(name: &str) -> Option<&'static str> {
 pub fn unknown_to_all(request: &Request, list: &HostList) -> Option<String> {
     let resources: BTreeSet<&str> =
         list.hosts.iter().flat_map(|host| host.resources.keys()).map(|name| name.as_str()).collect();
-    for name in request.demand().per_host().keys().chain(request.demand().total().keys()).map(|name| name.as_str()) {
+    let asked = request.shapes().flat_map(|demand| demand.per_host().keys().chain(demand.total().keys()));
+    for name in asked.map(|name| name.as_str()) {
         if !resources.contains(name) {
             return Some(complaint(&format!("a resource {name}"), closest(name, name, resources)));
         }

@@ -136,6 +136,7 @@ mod tests {
             agreed: Default::default(),
         };
         let plan = Plan {
+            shape: Default::default(),
             start: Time(window.0),
             traffic: None,
             seats: (0..).zip(hosts).map(seat).collect(),

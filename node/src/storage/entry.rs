@@ -300,7 +300,7 @@ pub fn is_old_history(key: &Key, value: &[u8], before_ms: u64) -> bool {
     let decided_ms = record.submitted_ms.saturating_add(record.elapsed_ms);
     let last_end = match &record.decision {
         Decision::Reserved { plan, .. } => plan.end(),
-        _ => record.latest + record.request.demand().longest(),
+        _ => record.latest + record.request.longest(),
     };
     let last_end_ms = u64::try_from(last_end.0).unwrap_or(0).saturating_mul(1000);
     is_settled && decided_ms.max(last_end_ms) < before_ms

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use super::{
     credits::{parse_credits, written_credits},
     document::{self, DocumentError, Syntax, Written},
-    request_keys::{KEYS, Key, Kind},
+    request_keys::{KEYS, Key, Kind, SHAPE_KEYS},
     speed::{parse_speed, written_speed},
     time::{parse_span, parse_time},
     traffic::{parse_compute, parse_rate, written_traffic},
@@ -37,7 +37,7 @@ pub type Draft = Map<String, Value>;
 /// # Errors
 /// [`Misfit`] with the key that is missing or no value of its kind.
 pub fn document(draft: Draft) -> Result<RequestDocument, Misfit> {
-    if !draft.contains_key("hosts") {
+    if !draft.contains_key("hosts") && !draft.contains_key("shapes") {
         return Err(Misfit { key: "hosts".to_owned(), message: "expected a value".to_owned(), line: 0 });
     }
     read_object(Value::Object(draft).to_string().as_bytes()).map_err(|misfit| {
@@ -56,6 +56,20 @@ enum Raw {
     Speed(Value),
     Credits(Value),
     Traffic(Value),
+    Shapes(Vec<ShapeText>),
+}
+
+/// The keys that a shape has.
+struct ShapeText(RequestText);
+
+impl<'de> Deserialize<'de> for ShapeText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ShapeText, D::Error> {
+        let written = RequestText::deserialize(deserializer)?;
+        match written.0.iter().find(|(key, _)| !SHAPE_KEYS.contains(&key.name)) {
+            Some((key, _)) => Err(D::Error::unknown_field(key.name, &SHAPE_KEYS)),
+            None => Ok(ShapeText(written)),
+        }
+    }
 }
 
 /// The keys that a file has.
@@ -126,6 +140,7 @@ impl<'de> DeserializeSeed<'de> for OfKind {
             Kind::Credits => Option::deserialize(deserializer)?.map(Raw::Credits),
             Kind::Traffic | Kind::Compute => Option::deserialize(deserializer)?.map(Raw::Traffic),
             Kind::Flag => Option::<bool>::deserialize(deserializer)?.map(|is| Raw::Done(is.into())),
+            Kind::Shapes => Option::deserialize(deserializer)?.map(Raw::Shapes),
             Kind::NotYet => NotYet::deserialize(deserializer).map(|NotYet| None)?,
         })
     }
@@ -185,6 +200,19 @@ impl Writer {
                     Ok((name.to_string(), amount.0.into()))
                 };
                 Value::Object(written.into_iter().map(amount).collect::<Result<_, _>>()?)
+            }
+            (_, Raw::Shapes(shapes)) => {
+                let value = |index: usize, (of_shape, raw): (&Key, Raw)| {
+                    let value = self.value(of_shape, raw, now);
+                    let value =
+                        value.map_err(|(of_shape, error)| (format!("{}[{index}].{of_shape}", key.name), error))?;
+                    Ok((of_shape.name.to_owned(), value))
+                };
+                let shape = |(index, ShapeText(RequestText(written)))| -> Result<Value, (String, String)> {
+                    let keys: Result<Draft, _> = written.into_iter().map(|one| value(index, one)).collect();
+                    keys.map(Value::Object)
+                };
+                shapes.into_iter().enumerate().map(shape).collect::<Result<_, _>>()?
             }
         })
     }
@@ -295,6 +323,19 @@ mod tests {
     }
 
     #[test]
+    fn shapes_are_written_as_requests_are() {
+        let draft = toml(
+            "earliest = \"+1h\"\n[per_host]\ncpu = \"1\"\n[[shapes]]\nhosts = 4\nduration = \"2h\"\n[[shapes]]\nhosts = 8\n\
+             work = \"70min\"\n[shapes.total]\nmemory = \"1GiB\"",
+        );
+        assert_eq!(
+            Value::Object(draft.unwrap()),
+            serde_json::json!({"earliest": 1_795_253_400, "per_host": {"cpu": 1000}, "shapes": [{"hosts": 4, "duration": 7200},
+                {"hosts": 8, "work": 4200, "total": {"memory": 1024}}]})
+        );
+    }
+
+    #[test]
     fn speeds_are_ratios_for_people_and_thousandths_for_programs() {
         assert_eq!(toml("speed_min = 1.5").unwrap()["speed_min"], 1500);
         assert_eq!(toml("speed_min = 2").unwrap()["speed_min"], 2000);
@@ -352,7 +393,10 @@ mod tests {
             ("budget = 12.5", "r.toml: budget: write \"12.50\", with quotes"),
             ("budget = \"12.5005\"", "r.toml: budget: \"12.5005\": expected credits such as 12.50"),
             ("budget = []", "r.toml: budget: []: expected credits such as \"12.50\""),
-            ("hosts = 1\nshapes = []", "r.toml:2: shapes: not yet supported"),
+            ("hosts = 1\ntraffic = {}", "r.toml:2: traffic: not yet supported"),
+            ("shapes = [{ hosts = 1, latest = \"+1h\" }]", "r.toml:1: shapes[0]: unknown field `latest`"),
+            ("shapes = [{ hosts = 1 }, { duration = 60 }]", "r.toml: shapes[1].duration: \"60\" has no unit"),
+            ("shapes = [{ total = { cpu = 2 } }]", "r.toml: shapes[0].total.cpu: write \"2\" for cores"),
         ] {
             let error = toml(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

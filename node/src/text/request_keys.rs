@@ -34,6 +34,8 @@ pub enum Kind {
     Compute,
     /// Yes, when it is there.
     Flag,
+    /// Objects with keys of [`SHAPE_KEYS`].
+    Shapes,
     /// Refused by name, see [`NotYet`](broker::request::NotYet).
     NotYet,
 }
@@ -133,7 +135,13 @@ pub const KEYS: &[Key] = &[
     ),
     key("id", Kind::Label, "id", "Label of your own, by which the request can be named later", ""),
     Key { flag: None, ..key("extends", Kind::Label, "", "The request whose reservation this one lengthens", "") },
-    not_yet("shapes"),
+    key(
+        "shapes",
+        Kind::Shapes,
+        "or",
+        "Alternatives, of which the best is taken",
+        ": another one, such as hosts=8,duration=70m,total.cpu=4; its own total or per-host take the place of all of the others'; may be repeated",
+    ),
     key(
         "traffic",
         Kind::Traffic,
@@ -152,6 +160,9 @@ pub const COMPUTE: &Key = &key(
     "With --traffic, which part of the work computes and is longer on slow hosts",
     ", such as 0.7 [default: 1]",
 );
+
+/// The keys of a shape.
+pub const SHAPE_KEYS: [&str; 5] = ["hosts", "duration", "work", "per_host", "total"];
 
 impl Key {
     /// The key with this name.

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use broker::{
     amount::format_amount,
-    ids::tail_of,
+    demand::{Demand, Length},
+    ids::{ShapeNumber, tail_of},
     plan::Reason,
+    request::Request,
     resources::{Amounts, Attributes},
     time::Time,
 };
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::time::{format_duration, format_time};
+use super::time::{format_duration, format_span, format_time};
 
 /// Amounts as `cpu=2.4 memory=3GiB`; `-` when there are none.
 pub fn amounts_text(amounts: &Amounts) -> String {
@@ -48,6 +50,21 @@ pub fn site_text(site: &str, name: &str) -> String {
 /// `1 host`, `2 hosts`.
 pub fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
+}
+
+/// What a demand is in short, as `8 hosts for 1h 10m`.
+pub fn size_text(demand: &Demand) -> String {
+    let length = match demand.length() {
+        Length::Duration(duration) => format!("for {}", format_span(duration)),
+        Length::Work(work) => format!("for work of {}", format_span(work)),
+    };
+    format!("{} {length}", counted(demand.seats(), "host"))
+}
+
+/// Which of the shapes of a request this is, as `shape 2 of 2: 8 hosts for 1h 10m`; none where it has no shapes.
+pub fn shape_text(request: &Request, shape: ShapeNumber) -> Option<String> {
+    let demand = request.shape(shape).filter(|demand| demand.is_of_shape())?;
+    Some(format!("shape {} of {}: {}", shape.0.saturating_add(1), request.shapes().count(), size_text(demand)))
 }
 
 /// A moment given in milliseconds, to the second.

@@ -41,7 +41,7 @@ impl Signer {
         last: Option<u64>,
     ) -> Result<Authorization, TrustFileError> {
         let latest = request.starts(now, REACH).map_or(now, |(_, latest)| latest);
-        let expires = latest + request.demand().longest();
+        let expires = latest + request.longest();
         let grid = grid.to_owned();
         let entry_point = entry_point.clone();
         let term = last.map_or(RequestStatement::FIRST_TERM, |last| last.saturating_add(1));

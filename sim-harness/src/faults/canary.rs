@@ -57,6 +57,8 @@ pub enum Canary {
     HandOverUnsigned,
     /// A node that takes a reservation over asks only the nodes that others have named to give it up.
     ForgetSuccessors,
+    /// A node that takes a reservation over takes it for one of the first shape.
+    ShapeForgotten,
     /// A site forgets who coordinates a reservation in the place of its entry point.
     ForgetCoordinator,
     /// A site books seats for longer than their user has signed.

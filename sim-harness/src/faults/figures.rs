@@ -74,6 +74,9 @@ figures! {
     by_deadline: "by a deadline",
     of_whole_hosts: "of whole hosts",
     at_few_sites: "at few sites",
+    /// Of these, of a list of shapes; not of the first of them.
+    of_shapes: "of shapes",
+    of_other_shapes: "not of the first shape",
     /// Of these, by a plan that was handed in.
     handed_in: "by a handed plan",
     /// Requests without a placement.

@@ -9,7 +9,7 @@ use broker::{
     phases::{Candidate, Job},
     plan::{Plan, PlanOutcome},
     request::Effort,
-    strategy::{Phases, Strategy},
+    strategy::plan_best,
     time::Time,
     trust::RequestStatement,
 };
@@ -22,20 +22,20 @@ pub fn plan(grid: &mut Grid, statement: &RequestStatement, starts: (Time, Time))
     let node = (0..grid.nodes.len()).rev().find(|node| grid.nodes[*node].running().is_some())?;
     let (now, running) = (grid.clock(node), grid.nodes[node].running()?);
     let request = &statement.request;
-    let found = running.views.find(&running.machines.ledger, request.demand(), &BTreeSet::new(), now).0.hosts;
+    let found = running.views.find(&running.machines.ledger, &request.widest(), &BTreeSet::new(), now).0.hosts;
     let candidates: Vec<Candidate<'_>> = found
         .iter()
         .map(|found| Candidate { site: &found.site, host: &found.host, schedule: &found.schedule })
         .collect();
-    let job = Job { asked_at: Some(now.utc), ..Job::of(request, starts) };
-    let PlanOutcome::Allocated(plan) = Phases.plan(&job, &candidates, Effort::Fast, 0, &mut ()) else { return None };
+    let jobs = Job::of_shapes(request, starts).map(|(shape, job)| (shape, Job { asked_at: Some(now.utc), ..job }));
+    let PlanOutcome::Allocated(plan) = plan_best(jobs, &candidates, Effort::Fast, 0, &mut ()) else { return None };
     let seat = |seat: broker::plan::Seat| HandedSeat {
         host: seat.host().clone(),
         site: seat.site,
         end: seat.window.end,
         amounts: seat.amounts,
     };
-    let handed = HandedPlan { start: plan.start, hosts: plan.seats.into_iter().map(seat).collect() };
+    let handed = HandedPlan { start: plan.start, shape: plan.shape, hosts: plan.seats.into_iter().map(seat).collect() };
     let agreed = |seat: &HandedSeat, window| {
         let host = found.iter().find(|found| found.site == seat.site && found.host.id == seat.host);
         host.map(|found| found.host.tariff.agreement(Some(now.utc), window, &seat.amounts)).unwrap_or_default()

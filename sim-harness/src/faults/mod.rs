@@ -34,6 +34,7 @@ mod options;
 mod owners;
 mod runner;
 pub mod scripted;
+mod shapes;
 #[cfg(test)]
 mod tests;
 mod trial;

@@ -205,7 +205,7 @@ fn grant_otherwise(grid: &Grid, canary: Canary, hold: &mut HoldRequest) {
 /// Numbers the seats of a hold otherwise.
 fn renumber(hold: &mut HoldRequest) {
     let Ok(statement) = hold.authorization.request.open::<RequestStatement>() else { return };
-    let seats = u32::try_from(statement.request.demand().seats()).unwrap_or(1);
+    let seats = u32::try_from(statement.request.seats_max()).unwrap_or(1);
     hold.grants.iter_mut().for_each(|grant| grant.seat = SeatNumber((grant.seat.0 + 1) % seats));
 }
 

@@ -21,7 +21,9 @@ use super::{
     names,
     node::State,
     options::{Options, SETTLE_WITHIN_MS},
-    owners, user_actions,
+    owners,
+    shapes::Shapes,
+    user_actions,
     users::Report,
     world::World,
 };
@@ -35,6 +37,8 @@ const WANDERINGS: u64 = 0x0a11_0f17_5eed;
 const DEMANDS: u64 = 0x00de_3a2d_5eed;
 /// With this the seed of a run becomes that of its generators of money.
 const MONEY: u64 = 0x0000_c3ed_1750;
+/// With this the seed of a run becomes that of its generators of shapes.
+const SHAPES: u64 = 0x5ba9_e500_5eed;
 /// One seed in so many has such users.
 const WANDERING_EVERY: u64 = 16;
 /// From this seed on half of the seeds with losses have them, and half lose coordinators for good; and some users of all seeds hand
@@ -46,6 +50,8 @@ const HANDED_IN_EVERY: u64 = 4;
 pub const HARDEST_FROM: u64 = 10 * HARDER_FROM;
 /// From this seed on owners have prices and users budgets, in half of the seeds.
 pub const PRICED_FROM: u64 = 10 * HARDEST_FROM;
+/// From this seed on some requests are lists of shapes, in half of the seeds.
+pub const SHAPED_FROM: u64 = 2 * PRICED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -85,6 +91,7 @@ impl Trial {
         options.demands = Demands::draw(seed ^ DEMANDS);
         options.handed_in_every = (seed >= HARDER_FROM).then_some(HANDED_IN_EVERY);
         options.money = (seed >= PRICED_FROM).then(|| Money::draw(seed ^ MONEY)).flatten();
+        options.shapes = (seed >= SHAPED_FROM).then(|| Shapes::draw(seed ^ SHAPES)).flatten();
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
             aims.draw(&mut options);
@@ -196,6 +203,10 @@ impl Trial {
         });
         let request = request.map(|request| match &grid.options.money {
             Some(money) => money.vary(number, request),
+            None => request,
+        });
+        let request = request.map(|request| match &grid.options.shapes {
+            Some(shapes) => shapes.vary(number, request),
             None => request,
         });
         if let Some(request) = request {

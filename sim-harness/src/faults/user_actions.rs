@@ -4,7 +4,7 @@
 //! Invariant: only what users know and sign is changed here; what a node writes or is fed is left to the caller.
 
 use broker::{
-    ids::RequestId,
+    ids::{RequestId, ShapeNumber},
     negotiation::{Decision, RequestRecord},
     protocol::SiteRequest,
     request::Request,
@@ -43,14 +43,13 @@ pub fn submit(grid: &mut Grid, entry_point: usize, number: u64, request: Request
     let handed_in = statement.filter(|_| with_plan).and_then(|statement| handed_in::plan(grid, &statement, starts));
     let mut record = RequestRecord::arrived(id.clone(), name, remembered, authorization, grid.now().ms(), starts);
     record.handed_in = handed_in.clone().filter(|_| grid.canary != Some(Canary::PlanAnew));
+    let shapes = request.shapes();
+    let shapes = shapes.map(|one| (one.seats(), one.length(), one.total().clone(), one.per_host().clone()));
     grid.note(
         Some(&id),
         format_args!(
-            "a user asks s{entry_point} for {} hosts with {:?} in all, {:?} each, for {:?}, from {} to {}, deadline {:?}, at most {:?} sites, whole: {}",
-            request.demand().seats(),
-            request.demand().total(),
-            request.demand().per_host(),
-            request.demand().length(),
+            "a user asks s{entry_point} for one of {:?}, from {} to {}, deadline {:?}, at most {:?} sites, whole: {}",
+            shapes.collect::<Vec<_>>(),
             record.earliest.0,
             record.latest.0,
             request.window().deadline,
@@ -154,6 +153,9 @@ pub fn sign_over(grid: &mut Grid, node: usize, id: &RequestId, name: u64) -> Opt
         return None;
     }
     let mut answers = lookup.finish(node);
+    if grid.canary == Some(Canary::ShapeForgotten) {
+        answers.parts.iter_mut().for_each(|(_, part)| part.shape = ShapeNumber::default());
+    }
     if grid.canary == Some(Canary::ForgetSuccessors) {
         answers.coordinating.clear();
         answers.silent.clear();
@@ -165,7 +167,8 @@ pub fn sign_over(grid: &mut Grid, node: usize, id: &RequestId, name: u64) -> Opt
     let (last_attempt, own) = known.map_or((0, None), |known| (known.last_attempt, known.present_statement()));
     let reported = answers.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
     let last = reported.chain(own).map(|statement| statement.term).max().unwrap_or_default();
-    let longest = request.demand().length().at_speed(Demands::slowest());
+    let lengths = request.shapes().map(|demand| demand.length().at_speed(Demands::slowest()));
+    let longest = lengths.max().unwrap_or_default();
     let expires = grid.utc().max(starts.1) + longest + CLOCKS_DIFFER;
     let authorization = grid.authorize(node, (id, &request), number, (last + 1, expires));
     let name = format!("user {number}");

@@ -213,8 +213,10 @@ impl Users {
     pub fn count(&self, figures: &mut Figures) {
         for user in self.requests.values() {
             figures.requests += 1;
-            if user.report.plan().is_some() {
-                let demand = user.request.demand();
+            if let Some(plan) = user.report.plan() {
+                let demand = user.request.shape(plan.shape).unwrap_or(user.request.demand());
+                figures.of_shapes += u64::from(demand.is_of_shape());
+                figures.of_other_shapes += u64::from(!plan.shape.is_first());
                 figures.of_work += u64::from(matches!(demand.length(), Length::Work(_)));
                 figures.by_deadline += u64::from(user.request.window().deadline.is_some());
                 figures.of_whole_hosts += u64::from(demand.is_exclusive());

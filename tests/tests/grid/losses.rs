@@ -25,8 +25,11 @@ fn a_lost_host_is_replaced_and_any_node_goes_on_when_the_entry_point_is_gone() {
     let mut nodes: Vec<Node> = [first].into_iter().chain(others).collect();
     nodes.iter().for_each(|node| node.wait_until_it_knows(4));
 
-    let asked = ["submit", "-N", "2", "--per-host", "cpu=3", "-t", "1h", "--earliest", "+2h"];
+    // There are no five hosts, so it is the second shape that is reserved, and stays so.
+    let either = ["-N", "5", "-t", "30min", "--or", "hosts=2,duration=1h"];
+    let asked = [&["submit", "--per-host", "cpu=3", "--earliest", "+2h"][..], &either].concat();
     let told = nodes[0].kolo_json(&asked, 0);
+    assert_eq!(told["reservation"]["shape"], 1, "{told}");
     let id = told["id"].as_str().unwrap().to_owned();
     let start = told["reservation"]["start"].clone();
 
@@ -37,7 +40,7 @@ fn a_lost_host_is_replaced_and_any_node_goes_on_when_the_entry_point_is_gone() {
     let whole = nodes[0].wait_until("the lost host to be replaced", &format!("/v1/requests/{id}"), |view| {
         view["state"] == "confirmed" && !hosts_of(view).contains(&lost)
     });
-    assert_eq!(whole["reservation"]["start"], start);
+    assert_eq!((&whole["reservation"]["start"], &whole["reservation"]["shape"]), (&start, &1.into()));
     assert_eq!(hosts_of(&whole).len(), 2);
     assert_eq!(hosts_of(&whole).intersection(&hosts_of(&told)).count(), 1, "only what was lost is replaced");
 
@@ -49,7 +52,8 @@ fn a_lost_host_is_replaced_and_any_node_goes_on_when_the_entry_point_is_gone() {
     assert!(stranger.code != Some(0), "without the user's key nobody takes it over");
     let taken = nodes[other].kolo_json(&["repair", &id, "--key", &key], 0);
     assert_eq!(taken["state"], "confirmed", "{taken}");
-    assert_eq!(taken["reservation"]["start"], start);
+    assert_eq!((&taken["reservation"]["start"], &taken["reservation"]["shape"]), (&start, &1.into()));
+    assert_eq!(taken["reservation"]["end"].as_i64(), start.as_i64().map(|start| start + 3600));
     let (now, dead) = (hosts_of(&taken), BTreeSet::from(["a1".to_owned(), lost]));
     assert!(now.len() == 2 && now.is_disjoint(&dead), "{taken}");
 

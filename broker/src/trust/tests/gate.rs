@@ -6,11 +6,12 @@ use crate::{
     amount::Amount,
     cost::Cost,
     host::{Host, Speed},
-    ids::{HostId, RequestId, SeatNumber, SiteId},
+    ids::{HostId, RequestId, SeatNumber, ShapeNumber, SiteId},
     plan::Place,
     protocol::{AttemptId, Grant, HoldRequest},
     request::{Request, RequestDocument},
     resources::{Amounts, Attributes, ResourceName},
+    shapes::ShapeDocument,
     time::{Millis, Span, Time, Window},
     trust::{
         Authorization, Chain, Credential, DailyHours, Denial, Gate, Limits, OwnerPolicy, Permit, RequestStatement,
@@ -47,6 +48,7 @@ struct Case {
     from: SiteId,
     attempt: AttemptId,
     participants: Vec<SiteId>,
+    shape: ShapeNumber,
     grants: Vec<Grant>,
     request: RequestDocument,
     statement: RequestStatement,
@@ -74,6 +76,7 @@ fn case() -> Case {
         from: site("e"),
         attempt: AttemptId { entry_point: site("e"), request: id, attempt: 1 },
         participants: vec![site("here"), site("there")],
+        shape: ShapeNumber(0),
         grants: grants(&["h1", "h2"], 500),
         request,
         statement: RequestStatement { issued: Time(990), expires: Time(5_000), ..statement },
@@ -98,6 +101,7 @@ impl Case {
         };
         (self.tamper)(&mut authorization);
         HoldRequest {
+            shape: self.shape,
             attempt: self.attempt.clone(),
             grants: self.grants.clone(),
             participants: self.participants.clone(),
@@ -117,6 +121,15 @@ impl Case {
     fn asks_for_work(&mut self) {
         (self.request.duration, self.request.work) = (None, Some(100));
         self.grants[1].window.end = Time(2_700);
+    }
+
+    /// One host for 50 s; or what is held, as the second shape.
+    fn asks_for_shapes(&mut self) {
+        let RequestDocument { hosts, duration, .. } = self.request;
+        let shape = |hosts, duration| ShapeDocument { hosts, duration, ..ShapeDocument::default() };
+        self.request.shapes = Some(vec![shape(1, Some(50)), shape(hosts, duration)]);
+        (self.request.hosts, self.request.duration) = (0, None);
+        self.shape = ShapeNumber(1);
     }
 
     /// Hosts are taken whole.
@@ -225,6 +238,24 @@ const SIGNED: &[(Rule, Change)] = &[
 ];
 
 const ASKED: &[(Rule, Change)] = &[
+    (Rule::Shape, |case| case.shape = ShapeNumber(1)),
+    (Rule::Shape, |case| {
+        case.asks_for_shapes();
+        case.shape = ShapeNumber(2);
+    }),
+    (Rule::HostCount, |case| {
+        // What the second shape asks for, under the name of the first.
+        case.asks_for_shapes();
+        case.shape = ShapeNumber(0);
+    }),
+    (Rule::Duration, |case| {
+        case.asks_for_shapes();
+        case.at(2_500, 50);
+    }),
+    (Rule::Total, |case| {
+        case.asks_for_shapes();
+        case.grants[0].amounts = cpu(501);
+    }),
     (Rule::Duration, |case| case.at(2_500, 101)),
     (Rule::Window, |case| case.at(1_999, 100)),
     (Rule::Window, |case| case.at(3_001, 100)),
@@ -326,6 +357,7 @@ fn each_change_trips_exactly_its_rule() {
 #[test]
 fn at_the_edge_of_every_rule_a_hold_is_admitted() {
     let edges: &[Change] = &[
+        Case::asks_for_shapes,
         |case| case.at(2_000, 100),
         |case| case.at(3_000, 100),
         |case| case.statement.expires = Time(1_001),

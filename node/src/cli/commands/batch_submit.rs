@@ -13,7 +13,7 @@ use std::{
 use broker::{
     batch::BatchLine,
     cost::Cost,
-    ids::RequestId,
+    ids::{RequestId, ShapeNumber},
     negotiation::{HandedPlan, HandedSeat},
     time::Time,
 };
@@ -165,7 +165,7 @@ fn handed(plan: &AllocatedPlan) -> HandedPlan {
         end: host.end,
         amounts: host.amounts.clone(),
     };
-    HandedPlan { start: plan.start, hosts: plan.hosts.iter().map(seat).collect() }
+    HandedPlan { start: plan.start, shape: ShapeNumber::default(), hosts: plan.hosts.iter().map(seat).collect() }
 }
 
 fn is_same(plan: &HandedPlan, reservation: &ReservationView) -> bool {
@@ -342,7 +342,7 @@ mod tests {
 
     fn submission() -> Submission {
         let request = serde_json::from_value(json!({"hosts":3,"duration":7200})).unwrap();
-        let plan = HandedPlan { start: Time(1_763_712_000), hosts: Vec::new() };
+        let plan = HandedPlan { start: Time(1_763_712_000), shape: ShapeNumber::default(), hosts: Vec::new() };
         Submission::Planned { request: Box::new(request), plan, replans: true }
     }
 

@@ -34,6 +34,9 @@ impl Report for Explanation {
         if !self.user.is_empty() {
             text.push_str(&format!("user {}\n", safe(&self.user)));
         }
+        if let Some(shape) = &self.shape {
+            text.push_str(&format!("{}\n", safe(shape)));
+        }
         if let Some(price) = &self.price {
             text.push_str(&format!("price: {}\n", safe(price)));
         }
@@ -101,7 +104,7 @@ mod tests {
     fn an_explanation_names_constraints_and_answers() {
         let explanation: Explanation = serde_json::from_str(
             r#"{"id":"r-1","user":"","state":"failed","reason":{"code":"patience_over","detail":"60 s are over"},
-            "price":"it costs 1.50 credits",
+            "price":"it costs 1.50 credits","shape":"shape 2 of 2: 8 hosts for 1h",
             "rounds":[{"multiplier":3,"asked_hosts":15,"found_hosts":6,"known_hosts":60,"without_schedule":2,
               "cut":[{"constraint":"attribute arch=x86_64","hosts":50},{"constraint":"per_host memory>=4GiB","hosts":1}],
               "outcome":"planned","start":1763712000,"detail":""}],
@@ -112,7 +115,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             printed(&explanation, OutputFormat::Table),
-            "failed r-1: 60 s are over (patience_over)\nprice: it costs 1.50 credits\nround 1: of 60 known hosts, 15 asked for (M = 3), 6 found\n  \
+            "failed r-1: 60 s are over (patience_over)\nshape 2 of 2: 8 hosts for 1h\nprice: it costs 1.50 credits\nround 1: of 60 known hosts, 15 asked for (M = 3), 6 found\n  \
              attribute arch=x86_64 cut 50 hosts\n  per_host memory>=4GiB cut 1 host\n  2 hosts left out: schedule not known\n  planned for 2025-11-21 \
              08:00:00+00:00\nattempt 1 for 2025-11-21 08:00:00+00:00\n  alpha (..aaaa1111) (2 hosts): refused after 12 \
              ms: cpu short by 1\n"

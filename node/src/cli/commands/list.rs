@@ -45,7 +45,7 @@ fn row(view: &RequestView, zone: &TimeZone) -> [String; 8] {
         view.id.to_string(),
         or_dash(view.label.as_ref().map(ToString::to_string).unwrap_or_default()),
         view.state.to_string(),
-        view.request.demand().seats().to_string(),
+        view.reservation.as_ref().map_or(view.request.demand().seats(), |reserved| reserved.hosts.len()).to_string(),
         format_span(duration_of(view)),
         or_dash(view.reservation.as_ref().map(|reservation| format_time(reservation.start, zone)).unwrap_or_default()),
         moment_text(view.submitted_ms, zone),

@@ -1,5 +1,6 @@
 //! `kolo plan`: where a request would be placed, by the node's present view or offline on a snapshot. Nothing is held.
 
+use broker::request::Request;
 use serde::Serialize;
 
 use super::{Context, plan_offline, with_suggestion};
@@ -12,7 +13,7 @@ use crate::{
         error::CliError,
         exit::Exit,
         output::{Look, OutputFormat, Report},
-        report::{reservation_text, schedules_text},
+        report::{reservation_text, schedules_text, shape_line},
         request,
         request_args::PlanArgs,
     },
@@ -30,8 +31,8 @@ pub fn run(context: &mut Context, args: &PlanArgs) -> Result<Exit, CliError> {
     let request = request::checked(args.script.as_deref(), &args.request, &context.now)?;
     let client = context.connect()?;
     let plan: LivePlan = client.post("/v1/plan", &request)?;
-    let planned = Planned(plan);
-    if let LivePlan::Rejected(rejected) = &planned.0 {
+    let planned = Planned { plan, request: &request };
+    if let LivePlan::Rejected(rejected) = &planned.plan {
         if context.output.format() != OutputFormat::Table {
             context.output.print(&planned)?;
         }
@@ -42,15 +43,20 @@ pub fn run(context: &mut Context, args: &PlanArgs) -> Result<Exit, CliError> {
 }
 
 #[derive(Serialize)]
-struct Planned(LivePlan);
+struct Planned<'r> {
+    #[serde(flatten)]
+    plan: LivePlan,
+    #[serde(skip)]
+    request: &'r Request,
+}
 
-impl Report for Planned {
+impl Report for Planned<'_> {
     fn text(&self, look: &Look) -> String {
-        match &self.0 {
+        match &self.plan {
             LivePlan::Allocated(plan) => {
                 let head = "possible, nothing is held";
                 let text = reservation_text(head, &as_reservation(plan), look);
-                text + &schedules_text(&plan.schedules)
+                text + &shape_line(self.request, plan.shape) + &schedules_text(&plan.schedules)
             }
             LivePlan::Rejected(plan) => {
                 format!("no placement: {}\n{}", safe(&plan.reason.detail), schedules_text(&plan.schedules))
@@ -58,7 +64,7 @@ impl Report for Planned {
         }
     }
     fn ids(&self) -> Vec<String> {
-        match &self.0 {
+        match &self.plan {
             LivePlan::Allocated(plan) => plan.hosts.iter().map(|host| format!("{}/{}", host.site, host.id)).collect(),
             LivePlan::Rejected(_) => Vec::new(),
         }
@@ -77,6 +83,7 @@ fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
         lost: None,
     };
     ReservationView {
+        shape: plan.shape,
         start: plan.start,
         end: plan.end,
         objective: plan.objective,
@@ -94,36 +101,47 @@ mod tests {
     use super::*;
     use crate::cli::samples::printed;
 
-    fn planned(text: &str) -> Planned {
-        Planned(serde_json::from_str(text).unwrap())
+    fn asked() -> Request {
+        let shapes = r#"{"shapes":[{"hosts":2,"duration":7200},{"hosts":1,"duration":3600}]}"#;
+        serde_json::from_str(shapes).unwrap()
+    }
+
+    fn planned<'r>(text: &str, request: &'r Request) -> Planned<'r> {
+        Planned { plan: serde_json::from_str(text).unwrap(), request }
     }
 
     #[test]
     fn a_plan_reads_like_a_reservation_that_is_not_held() {
+        let request = asked();
         let plan = planned(
-            r#"{"id":"x","outcome":"allocated","start":1763712000,"end":1763715600,
+            r#"{"id":"x","outcome":"allocated","shape":1,"start":1763712000,"end":1763715600,
             "objective":{"kind":"finish","value":1763715600,"bound":1763714700},"cost":0,"hosts_seen":5,"hosts":[{"id":"h1",
             "site":"12D3KooWaaaa1111","site_name":"","end":1763715600,"amounts":{"cpu":500},"schedule_age_s":2}],"efficiency":0.5,"efficiency_bound":0.5,"start_proven":false,
             "phases_us":{"find":3},"schedules":[{"site":"12D3KooWaaaa1111","site_name":"alpha","hosts":4,"age_s":2},
             {"site":"12D3KooWbbbb2222","site_name":"","hosts":1,"age_s":75}]}"#,
+            &request,
         );
         assert_eq!(
             printed(&plan, OutputFormat::Table),
             "possible, nothing is held: 1 host at 1 site from 2025-11-21 08:00:00+00:00 to 2025-11-21 09:00:00+00:00 \
              (1h)\n  ..aaaa1111: h1 cpu=0.5\n  finish 2025-11-21 09:00:00+00:00, at best 2025-11-21 08:45:00+00:00, among \
              the 5 hosts looked at; efficiency 0.5000, the best at this start\n  \
+             shape 2 of 2: 1 host for 1h\n  \
              schedules used: alpha (..aaaa1111) 4 hosts, 2s old; ..bbbb2222 1 host, 1m 15s old\n"
         );
         assert_eq!(printed(&plan, OutputFormat::Quiet), "12D3KooWaaaa1111/h1\n");
         let json: serde_json::Value = serde_json::from_str(&printed(&plan, OutputFormat::Json)).unwrap();
         assert_eq!((&json["schema"], &json["outcome"]), (&"kolo-cli/1".into(), &"allocated".into()));
+        assert_eq!(json["shape"], 1);
     }
 
     #[test]
     fn no_plan_says_why() {
+        let request = asked();
         let plan = planned(
             r#"{"id":null,"outcome":"rejected","reason":{"code":"no_window","detail":"8 of 10 hosts"},"hosts_seen":10,"start_proven":true,
             "phases_us":{},"schedules":[]}"#,
+            &request,
         );
         assert_eq!(printed(&plan, OutputFormat::Table), "no placement: 8 of 10 hosts\n");
     }

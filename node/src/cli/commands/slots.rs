@@ -16,7 +16,7 @@ use crate::{
     },
     text::{
         time::{format_span, format_time},
-        words::{amounts_text, counted},
+        words::{amounts_text, counted, shape_text},
     },
 };
 
@@ -32,7 +32,7 @@ const POINTS_SHOWN: usize = 12;
 /// [`CliError`]; exit code 2 when the request could not be had.
 pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     let mut draft = request::written(args.script.as_deref(), &args.request, &context.now)?;
-    if args.mode != Mode::Earliest {
+    if args.mode != Mode::Earliest && !draft.contains_key("shapes") {
         // Who asks how many there are need not say how many.
         draft.entry("hosts").or_insert_with(|| 1.into());
     }
@@ -47,7 +47,9 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let question = SlotQuestion { mode: args.mode, at, request: request.clone().into() };
     let answer: SlotAnswer = client.post("/v1/slots", &question)?;
-    let slots = Slots { asked: request.demand().seats(), budget: request.budget(), answer };
+    let shape = answer.shape.and_then(|shape| shape_text(&request, shape));
+    let asked = answer.shape.and_then(|shape| request.shape(shape)).unwrap_or(request.demand()).seats();
+    let slots = Slots { asked, shape, budget: request.budget(), answer };
     context.output.print(&slots)?;
     if slots.answer.is_possible {
         return Ok(Exit::Done);
@@ -62,6 +64,8 @@ struct Slots {
     asked: usize,
     #[serde(skip)]
     budget: Option<Cost>,
+    #[serde(skip)]
+    shape: Option<String>,
     #[serde(flatten)]
     answer: SlotAnswer,
 }
@@ -120,6 +124,7 @@ impl Report for Slots {
     fn text(&self, look: &Look) -> String {
         let answer = &self.answer;
         let mut text = format!("{}\n", self.head(look));
+        text.extend(self.shape.iter().map(|shape| format!("  {shape}\n")));
         if let Some(front) = &answer.front {
             text.push_str(&self.front_text(front, look));
         }
@@ -165,7 +170,7 @@ mod tests {
             "profile":[{{"start":1763712000,"hosts":2,"free":{{"cpu":2500}}}},{{"start":1763715600,"hosts":6,
             "free":{{"cpu":24000}}}}],{more}}}"#
         );
-        Slots { asked: 3, budget: Some(Cost(10_000)), answer: serde_json::from_str(&text).unwrap() }
+        Slots { asked: 3, shape: None, budget: Some(Cost(10_000)), answer: serde_json::from_str(&text).unwrap() }
     }
 
     #[test]

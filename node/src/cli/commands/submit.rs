@@ -4,7 +4,7 @@ use std::path::Path;
 
 use broker::{
     cost::Cost,
-    ids::{HostId, SiteId},
+    ids::{HostId, ShapeNumber, SiteId},
     negotiation::{HandedPlan, HandedSeat},
     resources::Amounts,
     time::Time,
@@ -19,7 +19,7 @@ use crate::{
         exit::Exit,
         output::{Look, OutputFormat, remark},
         price::{limited, with_budget},
-        report::{OfRequest, request_text, reservation_text},
+        report::{OfRequest, request_text, reservation_text, shape_line},
         request,
         request_args::SubmitArgs,
         signing,
@@ -69,6 +69,8 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
 /// The part of what `kolo plan` prints that is to be reserved.
 #[derive(Deserialize)]
 struct PrintedPlan {
+    #[serde(default)]
+    shape: ShapeNumber,
     start: Time,
     #[serde(default)]
     cost: Cost,
@@ -94,7 +96,10 @@ fn read_plan(file: &Path) -> Result<(HandedPlan, Cost), CliError> {
     let plan: PrintedPlan =
         serde_json::from_value(printed).map_err(|error| wrong(format!("no plan of kolo plan: {error}")))?;
     let seat = |host: PrintedHost| HandedSeat { site: host.site, host: host.id, end: host.end, amounts: host.amounts };
-    Ok((HandedPlan { start: plan.start, hosts: plan.hosts.into_iter().map(seat).collect() }, plan.cost))
+    Ok((
+        HandedPlan { start: plan.start, shape: plan.shape, hosts: plan.hosts.into_iter().map(seat).collect() },
+        plan.cost,
+    ))
 }
 
 /// The id alone: the request is not waited for.
@@ -105,7 +110,10 @@ fn id_text(view: &RequestView, _: &Look) -> String {
 /// The end of a request.
 fn settled_text(view: &RequestView, look: &Look) -> String {
     match &view.reservation {
-        Some(reservation) => reservation_text(&format!("reserved {}", safe(view.id.as_str())), reservation, look),
+        Some(reservation) => {
+            let head = format!("reserved {}", safe(view.id.as_str()));
+            reservation_text(&head, reservation, look) + &shape_line(&view.request, reservation.shape)
+        }
         None => request_text(view, look),
     }
 }
@@ -136,10 +144,11 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             read_plan(&file).map_err(|error| error.to_string())
         };
-        let printed = r#"{"schema":"kolo-cli/1","outcome":"allocated","start":5,"end":65,"objective":{"kind":"start","value":5},
+        let printed = r#"{"schema":"kolo-cli/1","outcome":"allocated","shape":1,"start":5,"end":65,"objective":{"kind":"start","value":5},
             "hosts":[{"id":"h1","site":"s1","site_name":"","end":65,"amounts":{"cpu":500},"schedule_age_s":2}]}"#;
         let (plan, _) = read(printed).unwrap();
-        assert_eq!((plan.start, plan.hosts.len(), plan.hosts[0].host.as_str()), (Time(5), 1, "h1"));
+        assert_eq!((plan.shape, plan.start, plan.hosts.len()), (ShapeNumber(1), Time(5), 1));
+        assert_eq!(plan.hosts[0].host.as_str(), "h1");
         for (text, expected) in
             [("{", "plan.json"), (r#"{"outcome":"rejected"}"#, "no plan in it"), (r#"{"start":5}"#, "hosts")]
         {

@@ -35,6 +35,14 @@ export function duration(seconds) {
   return text;
 }
 
+/** A shape of a request, in short. */
+export const shapeText = ({ hosts, duration: long, work }) =>
+  `${hosts} ${hosts === 1 ? "host" : "hosts"} for ${long ? duration(long) : `work of ${duration(work)}`}`;
+
+/** Which of the shapes of a request a plan is of; empty where it has none. */
+export const shapeOf = ({ shapes }, { shape }) =>
+  shapes && shape !== undefined ? `${shape + 1} of ${shapes.length}: ${shapeText(shapes[shape])}` : "";
+
 /** What a plan is worth by its objective; empty when that is its start. */
 export function worth({ kind, value, bound }) {
   if (kind === "start") return "";

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import * as events from "./events.js";
 import { el, facts, notice, number, table } from "./dom.js";
-import { amounts, credits, duration, short, time, worth } from "./format.js";
+import { amounts, credits, duration, shapeOf, shapeText, short, time, worth } from "./format.js";
 
 const PAGE = 100;
 const KINDS = {
@@ -14,8 +14,12 @@ const OPEN = ["planning", "holding", "confirming", "confirmed", "active", "degra
 const linkTo = (id) => el("a", { href: `#/requests/${encodeURIComponent(id)}` }, short(id));
 const badge = (state) => el("span", { className: `badge ${KINDS[state] ?? "soft"}` }, state);
 
+/** What is asked; the first shape until one is reserved. */
+const sizeOf = (request) => request.shapes?.[0] ?? request;
+const hostsOf = ({ request, reservation }) => reservation ? reservation.hosts.length : sizeOf(request).hosts;
 /** How long the reservation lasts, with what lengthens it. */
-const lengthOf = ({ request, reservation }) => reservation ? reservation.end - reservation.start : request.duration ?? request.work;
+const lengthOf = ({ request, reservation }) =>
+  reservation ? reservation.end - reservation.start : sizeOf(request).duration ?? sizeOf(request).work;
 
 export async function show(place, id) {
   const load = id ? one(place, id) : all(place);
@@ -33,7 +37,7 @@ function all(place) {
     const list = await api.get(api.query("/v1/requests", { limit: PAGE, after: pages[pages.length - 1] }));
     const rows = list.requests.map((request) => [
       el("a", { href: `#/requests/${encodeURIComponent(request.id)}` }, request.label ?? short(request.id)),
-      badge(request.state), request.user, number(request.request.hosts), duration(lengthOf(request)),
+      badge(request.state), request.user, number(hostsOf(request)), duration(lengthOf(request)),
       request.reservation ? time(request.reservation.start) : (request.reason ? request.reason.detail : ""),
       time(request.submitted_ms / 1000)]);
     const turn = (text, isOn, action) => el("button", { type: "button", className: "quiet", disabled: !isOn, onclick: () => {
@@ -66,7 +70,7 @@ function standing(request) {
   if (reason) parts.push(notice(reason.detail, "warn"));
   if (reservation) {
     parts.push(el("h2", {}, "Reservation"), el("div", { className: "panel" },
-      facts([["Start", time(reservation.start)], ["End", time(reservation.end)], ["Smallest", worth(reservation.objective)], ["Cost", credits(reservation.cost)],
+      facts([["Start", time(reservation.start)], ["End", time(reservation.end)], ["Shape", shapeOf(request.request, reservation)], ["Smallest", worth(reservation.objective)], ["Cost", credits(reservation.cost)],
         ["Efficiency", `${reservation.efficiency.toFixed(3)}, at best ${reservation.efficiency_bound.toFixed(3)}`],
         [reservation.objective.kind === "start" ? "Earliest start" : "Best start", reservation.start_proven ? "proven on the schedules used" : "not proven"]]),
       table("Hosts", ["Host", "Site", "Gives", "Until", "Cost", "Reach", ""], reservation.hosts.map((host) => [host.host,
@@ -83,7 +87,7 @@ function standing(request) {
 function wanted({ request, user, extends: extends_, submitted_ms: submitted, elapsed_ms: elapsed, attempts, conflicts, phase, id }) {
   const attributes = Object.entries(request.attributes ?? {}).map(([key, value]) => `${key}=${value}`).join(", ");
   return [el("h2", {}, "Asked"), facts([
-    ["Id", el("code", {}, id)], ["Lengthens", extends_ ? linkTo(extends_) : ""], ["User", user], ["Hosts", String(request.hosts)], ["Duration", request.duration ? duration(request.duration) : ""], ["Work", request.work ? duration(request.work) : ""],
+    ["Id", el("code", {}, id)], ["Lengthens", extends_ ? linkTo(extends_) : ""], ["User", user], ["Hosts", request.hosts ? String(request.hosts) : ""], ["One of", (request.shapes ?? []).map(shapeText).join(", or ")], ["Duration", request.duration ? duration(request.duration) : ""], ["Work", request.work ? duration(request.work) : ""],
     ["All together", request.total && Object.keys(request.total).length ? amounts(request.total) : ""],
     ["Each host", request.per_host && Object.keys(request.per_host).length ? amounts(request.per_host) : ""],
     ["Attributes", attributes], ["Budget", request.budget === undefined ? "" : credits(request.budget) || "nothing"], ["Not before", request.earliest ? time(request.earliest) : ""],

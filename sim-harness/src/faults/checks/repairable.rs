@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use broker::{
     amount::Amount,
+    demand::Demand,
     ids::{RequestId, SiteId},
     ledger::Books,
     negotiation::Reservation,
@@ -36,7 +37,7 @@ struct Free {
 /// Whether hosts are free that would make what is left of a reservation whole again at its start.
 pub fn could_be_repaired(grid: &Grid, id: &RequestId, request: &Request, reservation: &Reservation) -> bool {
     let missing = reservation.missing_seats(request).len();
-    let demand = request.demand();
+    let Some(demand) = request.shape(reservation.plan.shape) else { return false };
     if reservation.plan.start < grid.utc() + AHEAD || missing > MISSING_MAX {
         return false;
     }
@@ -50,7 +51,7 @@ pub fn could_be_repaired(grid: &Grid, id: &RequestId, request: &Request, reserva
     for (name, rest) in &rest {
         least.entry(name.clone()).or_insert(Amount(u64::from(rest.0 >= missing as u64)));
     }
-    let free = free_hosts(grid, id, (request, reservation), &least);
+    let free = free_hosts(grid, id, (request, demand, reservation), &least);
     let sites: BTreeSet<&SiteId> = kept().map(|seat| &seat.site).collect();
     let sites_max = demand.sites_max().unwrap_or(usize::MAX);
     free.len() <= HOSTS_MAX && choose(&free, missing, &rest, &sites, sites_max)
@@ -61,7 +62,7 @@ pub fn could_be_repaired(grid: &Grid, id: &RequestId, request: &Request, reserva
 fn free_hosts(
     grid: &Grid,
     id: &RequestId,
-    (request, reservation): (&Request, &Reservation),
+    (request, demand, reservation): (&Request, &Demand, &Reservation),
     least: &Amounts,
 ) -> Vec<Free> {
     let mut free = Vec::new();
@@ -75,7 +76,7 @@ fn free_hosts(
         for books in running.machines.ledger.hosts() {
             let host = books.host();
             let here = |seat: &Seat| seat.site == node.site && *seat.host() == host.id;
-            let window = Window::starting(reservation.plan.start, request.demand().length_on(host));
+            let window = Window::starting(reservation.plan.start, demand.length_on(host));
             let is_late = request.window().deadline.is_some_and(|deadline| window.end > deadline);
             if is_late || reservation.plan.seats.iter().any(here) {
                 continue;
@@ -84,7 +85,7 @@ fn free_hosts(
                 (name.clone(), capacity.saturating_sub(books.reserved().peak(name, window)))
             };
             let amounts: Amounts = host.capacity.iter().map(left).collect();
-            let is_taken = request.demand().is_exclusive() && amounts != host.capacity;
+            let is_taken = demand.is_exclusive() && amounts != host.capacity;
             if !is_taken && least.iter().all(|(name, least)| amount_of(&amounts, name) >= *least) {
                 free.push(Free { site: node.site.clone(), amounts });
             }

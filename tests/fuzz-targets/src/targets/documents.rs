@@ -37,12 +37,14 @@ fn request(data: &[u8]) {
             assert!(arrival <= earliest && earliest <= latest && latest <= Time::MAX, "{earliest:?} {latest:?}");
         }
     }
-    for name in request.demand().resources() {
-        assert!(request.demand().needed_in_sum(&name) < Amount(u64::MAX), "a sum over hosts fits into 64 bits");
+    let widest = request.widest();
+    for demand in request.shapes() {
+        for name in demand.resources() {
+            assert!(demand.needed_in_sum(&name) < Amount(u64::MAX), "a sum over hosts fits into 64 bits");
+            assert!(widest.minimum_on_each(&name) <= demand.minimum_on_each(&name), "the widest leaves no host out");
+        }
+        assert!(demand.candidates().is_none_or(|named| named.len() >= demand.seats() && named.is_sorted()));
     }
-    assert!(
-        request.demand().candidates().is_none_or(|named| named.len() >= request.demand().seats() && named.is_sorted())
-    );
 }
 
 /// A `kolo-grid/1` snapshot.

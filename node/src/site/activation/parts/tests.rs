@@ -67,6 +67,7 @@ fn booking(plan: &Plan) -> Booking {
         agreed: Default::default(),
     };
     Booking {
+        shape: Default::default(),
         attempt: AttemptId {
             entry_point: site.clone(),
             request: RequestId::new(plan.request).unwrap(),
