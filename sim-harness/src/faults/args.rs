@@ -2,7 +2,10 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use super::{canary::Canary, trial::PRICED_FROM};
+use super::{
+    canary::Canary,
+    trial::{BATCHED_FROM, PRICED_FROM},
+};
 use crate::print::OutputForm;
 
 /// Most seeds of one run.
@@ -39,7 +42,7 @@ pub struct FaultsArgs {
 impl FaultsArgs {
     /// The first seed that was asked for, or a random one: seeds that nobody has run before are worth most.
     pub fn first_seed(&self) -> u64 {
-        self.from.unwrap_or_else(|| RandomState::new().hash_one(()) % (RANDOM_FROM_MAX - PRICED_FROM) + PRICED_FROM)
+        self.from.unwrap_or_else(|| RandomState::new().hash_one(()) % (RANDOM_FROM_MAX - BATCHED_FROM) + BATCHED_FROM)
     }
 }
 

@@ -76,6 +76,8 @@ figures! {
     at_few_sites: "at few sites",
     /// Of these, by a plan that was handed in.
     handed_in: "by a handed plan",
+    /// Of these, of a batch.
+    of_batches: "of a batch",
     /// Requests without a placement.
     rejected: "rejected",
     /// Requests given up, since sites did not answer or others were faster.

@@ -14,7 +14,7 @@ use broker::{
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{canary::Canary, demands::Demands, money::Money};
+use super::{batches::Batches, canary::Canary, demands::Demands, money::Money};
 
 /// How long sites remember an attempt that is over.
 pub const TOMBSTONE_LIFE: Millis = Millis(40_000);
@@ -126,6 +126,8 @@ pub struct Options {
     pub demands: Option<Demands>,
     /// Prices of owners and budgets of users.
     pub money: Option<Money>,
+    /// Requests that are planned together.
+    pub batches: Option<Batches>,
     /// One of so many users hands a plan in that another node has made; none without.
     pub handed_in_every: Option<u64>,
 }
@@ -196,6 +198,7 @@ impl Options {
             losses: None,
             demands: None,
             money: None,
+            batches: None,
             handed_in_every: None,
         }
     }
