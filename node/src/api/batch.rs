@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    extract::Body,
+    extract::{Body, in_range},
     plan::{LivePlan, UsedSchedule, live_plan, used_schedules},
     problem::Problem,
     requests::{checked_request, read_body, wrong_request},
@@ -50,7 +50,7 @@ fn one_slice() -> String {
 }
 
 /// Body of `POST /v1/batches/plan`.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BatchQuestion {
     /// The requests; they take each other into account.
@@ -92,43 +92,81 @@ pub struct BatchPlans {
     pub schedules: Vec<UsedSchedule>,
 }
 
+/// How a batch is planned; checked.
+pub struct How {
+    policy: String,
+    options: Options,
+}
+
+impl How {
+    /// # Errors
+    /// The problem with its key.
+    pub fn of(question: &BatchQuestion) -> Result<How, Problem> {
+        policy_named(&question.policy).map_err(wrong_policy)?;
+        let alternatives = question.alternatives.unwrap_or(Options::default().alternatives);
+        let options = Options {
+            order: question.order,
+            objective: question.objective,
+            budget: question.budget,
+            alternatives: in_range("alternatives", alternatives, 1..=ALTERNATIVES_MAX)?,
+            overlap: question.overlap,
+        };
+        Ok(How { policy: question.policy.clone(), options })
+    }
+
+    /// How many alternatives of each request are looked for.
+    fn alternatives(&self, requests: usize, hosts: usize) -> usize {
+        let work_max = if self.options.overlap { WORK_OVERLAP_MAX } else { WORK_MAX };
+        self.options.alternatives.min(work_max / (requests * hosts).max(1)).max(1)
+    }
+}
+
+fn wrong_policy(error: PolicyError) -> Problem {
+    Problem::wrong("policy", error)
+}
+
 /// Plans of several requests on the live view, which all fit together; nothing is held.
 #[utoipa::path(post, path = "/batches/plan", tag = "planning", request_body = BatchQuestion, responses((status = 200, description = "Done", body = BatchPlans)))]
 pub async fn plan_batch(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<BatchPlans>, Problem> {
     let question: BatchQuestion = read_body("batch", &body)?;
-    let wrong_policy = |error: PolicyError| Problem::wrong("policy", error);
-    policy_named(&question.policy).map_err(wrong_policy)?;
+    let how = How::of(&question)?;
     let now = state.coordinator.clock.now().utc;
     let settings = state.requests.settings().planner;
     let requests = checked(&question, |request| request.starts(now, settings.default_reach))?;
-    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node plans another batch; try again in a moment");
-    let turn = state.coordinator.planning.batch().ok_or_else(busy)?;
-    let hosts = find_hosts(&state, &requests, settings.m_max as usize, now).await;
-    let sites: Vec<SiteId> = hosts.iter().map(|host| host.site.clone()).collect();
-    let options = Options {
-        order: question.order,
-        objective: question.objective,
-        budget: question.budget,
-        alternatives: alternatives(&question, requests.len(), hosts.len())?,
-        overlap: question.overlap,
-    };
     let asked: Vec<Asked> = (1..).zip(&requests).map(asked).collect::<Result<_, _>>()?;
-    let snapshot = GridSnapshot { sites: Vec::new(), hosts };
-    let planner = OfflinePlanner::new(snapshot, settings, rand::random(), false).asked_at(now);
-    let plan = move || -> Result<BatchAnswer, Problem> {
-        // Made here, since a policy stays on its thread.
-        let policy = policy_named(&question.policy).map_err(wrong_policy)?;
-        let started = Instant::now();
-        batch::plan(&*policy, &planner, &asked, &options, &|| started.elapsed())
-            .map_err(|error| Problem::wrong("requests", error))
-    };
-    let answer = turn.run(plan).await.ok_or_else(busy)??;
-    let BatchAnswer { lines, batch, .. } = answer;
+    let (BatchAnswer { lines, batch, .. }, sites) = answer(&state, how, asked).await?;
     let plans = requests.iter().zip(lines).map(|(request, line)| {
         let phases_us = Phase::ALL.into_iter().map(|phase| phase.name().to_owned()).zip(line.phases_us).collect();
         live_plan(&state, request, line.outcome, phases_us, sites.len())
     });
     Ok(Json(BatchPlans { plans: plans.collect(), batch, schedules: used_schedules(&state, sites.iter()) }))
+}
+
+/// Plans requests together on the live view, as soon as hosts are found for them; with the site of each host that was looked at.
+///
+/// # Errors
+/// A problem when the node plans another batch, or ends.
+pub async fn answer(state: &ApiState, how: How, asked: Vec<Asked>) -> Result<(BatchAnswer, Vec<SiteId>), Problem> {
+    let now = state.coordinator.clock.now().utc;
+    let settings = state.requests.settings().planner;
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node plans another batch; try again in a moment");
+    let turn = state.coordinator.planning.batch().ok_or_else(busy)?;
+    let requests: Vec<&Request> = asked.iter().filter_map(Asked::request).collect();
+    let hosts = find_hosts(state, &requests, settings.m_max as usize, now).await;
+    let sites: Vec<SiteId> = hosts.iter().map(|host| host.site.clone()).collect();
+    let alternatives = how.alternatives(requests.len(), hosts.len());
+    let How { policy, options } = how;
+    let options = Options { alternatives, ..options };
+    let snapshot = GridSnapshot { sites: Vec::new(), hosts };
+    let planner = OfflinePlanner::new(snapshot, settings, rand::random(), false).asked_at(now);
+    let plan = move || -> Result<BatchAnswer, Problem> {
+        // Made here, since a policy stays on its thread.
+        let policy = policy_named(&policy).map_err(wrong_policy)?;
+        let started = Instant::now();
+        batch::plan(&*policy, &planner, &asked, &options, &|| started.elapsed())
+            .map_err(|error| Problem::wrong("requests", error))
+    };
+    Ok((turn.run(plan).await.ok_or_else(busy)??, sites))
 }
 
 /// The requests with the starts that they have now.
@@ -161,16 +199,6 @@ fn checked(
     question.requests.iter().enumerate().map(check).collect()
 }
 
-/// How many alternatives of each request are looked for.
-fn alternatives(question: &BatchQuestion, requests: usize, hosts: usize) -> Result<usize, Problem> {
-    let wanted = question.alternatives.unwrap_or(Options::default().alternatives);
-    if !(1..=ALTERNATIVES_MAX).contains(&wanted) {
-        return Err(Problem::wrong("alternatives", format_args!("expected 1 to {ALTERNATIVES_MAX}, got {wanted}")));
-    }
-    let work_max = if question.overlap { WORK_OVERLAP_MAX } else { WORK_MAX };
-    Ok(wanted.min(work_max / (requests * hosts).max(1)).max(1))
-}
-
 fn asked((number, request): (usize, &Request)) -> Result<Asked, Problem> {
     let unnamed = || RequestId::new(&format!("line-{number}"));
     let id = request.id().cloned().map_or_else(unnamed, Ok);
@@ -179,35 +207,46 @@ fn asked((number, request): (usize, &Request)) -> Result<Asked, Problem> {
 }
 
 /// Hosts that could serve the requests, for those that ask for the same together, `multiplier` for each seat.
-async fn find_hosts(state: &ApiState, requests: &[Request], multiplier: usize, now: Time) -> Vec<SnapshotHost> {
-    let mut groups: Vec<(&Demand, usize)> = Vec::new();
+async fn find_hosts(state: &ApiState, requests: &[&Request], multiplier: usize, now: Time) -> Vec<SnapshotHost> {
+    let mut kinds: Vec<(&Demand, usize)> = Vec::new();
     for request in requests {
         let demand = request.demand();
-        match groups.iter_mut().find(|(known, _)| *known == demand) {
+        match kinds.iter_mut().find(|(known, _)| *known == demand) {
             Some((_, seats)) => *seats += demand.seats(),
-            None => groups.push((demand, demand.seats())),
+            None => kinds.push((demand, demand.seats())),
         }
     }
+    let wanted =
+        |(demand, seats): &(&Demand, usize)| demand.candidates().map_or(seats.saturating_mul(multiplier), <[_]>::len);
+    kinds.sort_by_key(wanted);
     let started = Instant::now();
     let mut hosts: BTreeMap<(SiteId, HostId), SnapshotHost> = BTreeMap::new();
-    for (demand, seats) in groups {
-        if hosts.len() >= HOSTS_MAX || started.elapsed() >= FIND_FOR {
+    for (left, kind) in (1..=kinds.len()).rev().zip(&kinds) {
+        if started.elapsed() >= FIND_FOR {
             break;
         }
-        let count = demand.candidates().map_or(seats.saturating_mul(multiplier).min(HOSTS_MAX), <[_]>::len);
+        let part = part_of(HOSTS_MAX - hosts.len(), left);
+        let count = wanted(kind).min(part);
+        let demand = kind.0;
         let counts = (count, count.min(demand.seats()));
         let age_max = driver::MAX_SCHEDULE_AGE;
         let found = driver::find(&state.discovery, demand, counts, rand::random(), BTreeSet::new(), age_max).await;
+        let mut new = 0;
         for host in found.hosts {
             let name = (host.site.clone(), host.host.id.clone());
-            let schedule = host.offered(now).into_owned();
-            let found = SnapshotHost { site: host.site, host: host.host, schedule };
-            if hosts.len() < HOSTS_MAX {
-                hosts.insert(name, found);
+            if new < part && !hosts.contains_key(&name) {
+                let schedule = host.offered(now).into_owned();
+                hosts.insert(name, SnapshotHost { site: host.site, host: host.host, schedule });
+                new += 1;
             }
         }
     }
     hosts.into_values().collect()
+}
+
+/// What one kind of `left` may take of so many hosts. Those that want fewest come first, so that what they do not need is for the others.
+fn part_of(hosts: usize, left: usize) -> usize {
+    hosts / left.max(1)
 }
 
 #[cfg(test)]
@@ -248,11 +287,27 @@ mod tests {
     fn a_large_batch_looks_for_fewer_alternatives() {
         let looked_for = |keys: &str, requests, hosts| {
             let question = serde_json::from_str(&format!(r#"{{"requests":[]{keys}}}"#)).unwrap();
-            alternatives(&question, requests, hosts).ok()
+            How::of(&question).ok().map(|how| how.alternatives(requests, hosts))
         };
         assert_eq!((looked_for("", 10, 100), looked_for("", 1_000, 1_000)), (Some(10), Some(2)));
         assert_eq!((looked_for("", 1_000, 2_000), looked_for(r#","overlap":true"#, 1_000, 100)), (Some(1), Some(5)));
         assert_eq!(looked_for(r#","alternatives":1000"#, 1_000, 0), Some(1_000));
         assert_eq!([0, 1_001].map(|count| looked_for(&format!(r#","alternatives":{count}"#), 1, 1)), [None, None]);
+        assert_eq!(looked_for(r#","policy":"best""#, 1, 1), None);
+    }
+
+    #[test]
+    fn each_kind_of_hosts_gets_its_part() {
+        let parts = |wanted: &[usize]| {
+            let (mut free, mut parts) = (2_000, Vec::new());
+            for (left, wanted) in (1..=wanted.len()).rev().zip(wanted) {
+                parts.push(part_of(free, left).min(*wanted));
+                free -= parts[parts.len() - 1];
+            }
+            parts
+        };
+        assert_eq!(parts(&[10, 5_000, 9_000]), [10, 995, 995]);
+        assert_eq!((parts(&[9_000]), parts(&[700, 700])), (vec![2_000], vec![700, 700]));
+        assert_eq!(parts(&[100; 1_000]), [2; 1_000]);
     }
 }

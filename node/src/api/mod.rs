@@ -37,6 +37,7 @@ pub mod tls;
 pub mod tokens;
 pub mod upkeep;
 mod usage;
+pub mod waiting;
 
 use std::sync::Arc;
 
@@ -131,6 +132,10 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::Operator, routes!(members::revoke_member))
         .with(Access::Read, routes!(plan::plan_request))
         .with(Access::Read, routes!(batch::plan_batch))
+        .with(Access::Signed(SUBMISSION_COST), routes!(waiting::add_to_batch))
+        .with(Access::ReadOwn(4), routes!(waiting::list_waiting))
+        .with(Access::ChangeOwn(2), routes!(waiting::drop_waiting))
+        .with(Access::ChangeOwn(LOOK_UP_COST), routes!(waiting::run_batch))
         .with(Access::Read, routes!(slots::find_slots))
         .with(Access::Read, routes!(bookings::list_bookings))
         .with(Access::Read, routes!(local::list_local_work))

@@ -161,7 +161,8 @@ fn authorized(state: &ApiState, caller: &Caller, body: &[u8]) -> Result<Submitte
     Ok(Submitted { authorization, permit, plan, submitted_for })
 }
 
-fn signed_for_operator(state: &ApiState, plain: Request) -> Result<Authorization, Problem> {
+/// What the node's operator asks, signed for it.
+pub fn signed_for_operator(state: &ApiState, plain: Request) -> Result<Authorization, Problem> {
     state.membership.sign_for_operator(plain).map_err(|error| match error {
         SignError::Denied(denial) => Problem::refused(&denial),
         SignError::File(TrustFileError::Trust(error)) => Problem::bad_request(format!("request: {error}")),
@@ -170,7 +171,7 @@ fn signed_for_operator(state: &ApiState, plain: Request) -> Result<Authorization
 }
 
 /// Whether somebody without a token may submit one more request: at a bounded rate, and never the last ones that this node bears.
-fn has_allowance(state: &ApiState, account: PublicKey) -> Result<(), Problem> {
+pub fn has_allowance(state: &ApiState, account: PublicKey) -> Result<(), Problem> {
     if !state.strangers.rates.submit(account, Instant::now()) {
         let detail = "too many requests of this user without a token; try again in a few seconds";
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_rule("rate"));

@@ -115,10 +115,16 @@ impl Caller {
 
     /// Whether this caller may see a request.
     pub fn sees(&self, record: &RequestRecord) -> bool {
+        let author = record.authorization.as_ref().map(|known| &known.request.author);
+        self.sees_of(author, record.submitted_for.as_deref())
+    }
+
+    /// The same of what `author` has signed, and what was handed over for the user `submitted_for`.
+    pub fn sees_of(&self, author: Option<&PublicKey>, submitted_for: Option<&str>) -> bool {
         match self {
-            Caller::User(key) => record.authorization.as_ref().is_some_and(|known| known.request.author == *key),
+            Caller::User(key) => author == Some(key),
             Caller::Token(token) if token.scope == Scope::Submit => {
-                token.user.is_some() && record.submitted_for == token.user
+                token.user.is_some() && submitted_for == token.user.as_deref()
             }
             _ => !self.is_limited(),
         }

@@ -13,7 +13,7 @@ use broker::{
     phases::{self, Candidate, FrontPoint, Job},
     plan::PlanOutcome,
     request::{Effort, Request, RequestDocument},
-    strategy::{Phases, Strategy, plan_best},
+    strategy::plan_best,
     time::Time,
 };
 use clap::ValueEnum;

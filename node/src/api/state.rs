@@ -16,7 +16,7 @@ use super::{
     sessions::Sessions, upkeep::Upkeep,
 };
 use crate::{
-    entry::{bookings::Bookings, driver::Coordinator, requests::Requests},
+    entry::{bookings::Bookings, driver::Coordinator, requests::Requests, waiting::Waiting},
     net::membership::Membership,
     runtime::{audit::AuditLog, changes::Changes, lock::locked, metrics::Metrics, rare::Rare},
     site::{activation::Activations, feed::SharedFeedState, task::SharedLedger},
@@ -29,6 +29,8 @@ pub struct ApiState {
     pub ledger: SharedLedger,
     /// Requests of this node.
     pub requests: Arc<Requests>,
+    /// Requests that wait for a batch.
+    pub waiting: Waiting,
     /// What sites have told of their reservations.
     pub bookings: Bookings,
     /// For new requests.

@@ -28,6 +28,14 @@ pub enum BatchCommand {
     Plan(LiveBatchArgs),
     /// Plan the requests of a file together and reserve each as planned; what cannot be had so is planned again alone
     Submit(BatchSubmitArgs),
+    /// Leave the requests of a file with the node, which plans them together with all that has come since when a batch is run
+    Add(BatchAddArgs),
+    /// List the requests that wait for a batch, and what became of those that have waited lately
+    List,
+    /// Take a request off that list; one that is submitted goes on
+    Drop(BatchDropArgs),
+    /// Plan what waits now and reserve each as planned; the configuration says whether the node does so by itself ([batch] every)
+    Run(BatchRunArgs),
 }
 
 /// A file of requests, and how they are planned.
@@ -54,6 +62,39 @@ pub struct LiveBatchArgs {
     /// Alternatives of different requests may take the same hosts; what is chosen does not
     #[arg(long)]
     pub overlap: bool,
+}
+
+/// `kolo batch add`
+#[derive(Debug, Args)]
+pub struct BatchAddArgs {
+    /// The requests, 1 to 1,000, one JSON object a line as for kolo plan --requests; - is standard input
+    #[arg(value_name = "REQUESTS.jsonl")]
+    pub file: PathBuf,
+    /// The key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `kolo batch drop`
+#[derive(Debug, Args)]
+pub struct BatchDropArgs {
+    /// Its id, the beginning of one, or its label
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// `kolo batch run`
+#[derive(Debug, Args)]
+pub struct BatchRunArgs {
+    /// in-order or slices:K, as for kolo batch plan [default: as the node is configured]
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<String>,
+    /// Whose turn is first, as for kolo batch plan
+    #[arg(long, value_name = "ORDER", value_parser = one_of(&Order::ALL), default_value = "fcfs")]
+    pub order: Order,
+    /// What is least for all together, as for kolo batch plan
+    #[arg(long, value_name = "OBJECTIVE", value_parser = one_of(&BatchObjective::ALL), default_value = "finish")]
+    pub batch_objective: BatchObjective,
 }
 
 /// `kolo batch submit`

@@ -326,6 +326,7 @@ fn list_of(path: &str) -> Option<&'static str> {
     match path.split('/').nth(2) {
         Some("local") => Some("kolo local list"),
         Some("requests" | "reservations") => Some("kolo list"),
+        Some("batches") => Some("kolo batch list"),
         Some("tokens") => Some("kolo token list"),
         _ => None,
     }
@@ -334,6 +335,11 @@ fn list_of(path: &str) -> Option<&'static str> {
 /// The path of one request; `selector` may hold anything.
 pub fn request_path(selector: &str) -> String {
     escaped("/v1/requests/", selector)
+}
+
+/// The path of a request that waits for a batch.
+pub fn waiting_path(selector: &str) -> String {
+    escaped("/v1/batches/waiting/", selector)
 }
 
 /// The path of the reservation of a request that may have been made through any node.

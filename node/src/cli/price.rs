@@ -46,8 +46,8 @@ pub fn with_budget_of(client: &Client, request: Request, parts: Vec<Request>) ->
     budgets.map_or_else(|| Ok(request.clone()), |budgets| limited(request.clone(), budgets.into_iter().sum()))
 }
 
-/// Planned requests with a budget, where hosts have prices: those without one get what their plan costs, which the user agrees to
-/// unless the batch has a budget (`is_limited`).
+/// Planned requests with a budget, where hosts have prices: those without one get what their plan costs, which the user agrees to.
+/// Where the batch has a budget (`is_limited`) all get that, so that what is planned again stays within it.
 ///
 /// # Errors
 /// [`CliError`] when the user does not agree to the price, or cannot be asked.
@@ -60,6 +60,31 @@ pub fn with_budgets(
     agreed_of_batch(client, planned, (is_limited, usual.as_deref()), ask)
 }
 
+/// Requests that are to wait, each with a budget, since nobody can be asked later: its own, else the usual one, else none at all (0).
+///
+/// # Errors
+/// [`CliError`] when hosts have prices and some request has no budget.
+pub fn with_budgets_to_wait(client: &Client, requests: Vec<Request>) -> Result<Vec<Request>, CliError> {
+    let usual = env::var(BUDGET_VARIABLE).ok().filter(|text| !text.is_empty());
+    to_wait(client, requests, usual.as_deref())
+}
+
+fn to_wait(client: &Client, requests: Vec<Request>, usual: Option<&str>) -> Result<Vec<Request>, CliError> {
+    let usual = usual.map(parse_credits).transpose();
+    let usual = usual.map_err(|error| CliError::Usage(format!("{BUDGET_VARIABLE}: {error}")))?;
+    let without = requests.iter().filter(|request| request.budget().is_none()).count();
+    if without > 0 && usual.is_none() && client.challenge("POST", "/v1/batches/waiting")?.has_prices {
+        let without = counted(without, "request");
+        let error = CliError::Usage(format!("{without} without a budget, and hosts have prices; nothing was added"));
+        return Err(error.hinted(format!("give each a budget, or all of them with {BUDGET_VARIABLE}")));
+    }
+    let with_budget = |request: Request| match request.budget() {
+        Some(_) => Ok(request),
+        None => limited(request, usual.unwrap_or(Cost::ZERO)),
+    };
+    requests.into_iter().map(with_budget).collect()
+}
+
 fn agreed_of_batch(
     client: &Client,
     planned: Vec<(Request, Cost)>,
@@ -68,13 +93,16 @@ fn agreed_of_batch(
 ) -> Result<Vec<Request>, CliError> {
     let usual = usual.map(parse_credits).transpose();
     let usual = usual.map_err(|error| CliError::Usage(format!("{BUDGET_VARIABLE}: {error}")))?;
+    if is_limited {
+        return planned.into_iter().map(|(request, cost)| limited(request, cost)).collect();
+    }
     if usual.is_none() && !client.challenge("POST", "/v1/batches/plan")?.has_prices {
         return Ok(planned.into_iter().map(|(request, _)| request).collect());
     }
     let without: Vec<Cost> =
         planned.iter().filter(|(request, _)| request.budget().is_none()).map(|(_, cost)| *cost).collect();
     let all: Cost = without.iter().copied().sum();
-    if !all.is_zero() && !is_limited && usual.is_none() {
+    if !all.is_zero() && usual.is_none() {
         let price = format!("{} without a budget for {all} credits", counted(without.len(), "request"));
         match ask(&price)? {
             Some(true) => {}
@@ -214,7 +242,9 @@ mod tests {
             agreed.map(|requests| requests.into_iter().map(budget).collect::<Vec<_>>())
         };
         assert_eq!(budgets(vec![challenge(false)], false, None, None).unwrap(), [Some(7), None, None]);
-        assert_eq!(budgets(vec![challenge(true)], true, None, None).unwrap(), [Some(7), Some(900), Some(0)]);
+        for usual in [None, Some("2")] {
+            assert_eq!(budgets(vec![], true, usual, None).unwrap(), [Some(5), Some(900), Some(0)]);
+        }
         assert_eq!(budgets(vec![challenge(true)], false, None, Some(true)).unwrap(), [Some(7), Some(900), Some(0)]);
         assert_eq!(budgets(vec![], false, Some("2"), None).unwrap(), [Some(7), Some(2_000), Some(2_000)]);
         assert_eq!(
@@ -224,6 +254,22 @@ mod tests {
         let error = budgets(vec![challenge(true)], false, None, None).unwrap_err();
         assert_eq!(error.exit(), Exit::Usage);
         assert_eq!(error.to_string(), "the batch has 2 requests without a budget for 0.90 credits");
+    }
+
+    #[test]
+    fn what_waits_costs_what_was_said_or_nothing() {
+        let budgets = |answers, usual| {
+            let (client, server) = serve(answers);
+            let waiting = to_wait(&client, vec![request(r#","budget":7"#), request("")], usual);
+            server.join().unwrap();
+            let budget = |request: Request| request.budget().map(|budget| budget.0);
+            waiting.map(|requests| requests.into_iter().map(budget).collect::<Vec<_>>())
+        };
+        assert_eq!(budgets(vec![challenge(false)], None).unwrap(), [Some(7), Some(0)]);
+        assert_eq!(budgets(vec![], Some("2")).unwrap(), [Some(7), Some(2_000)]);
+        let error = budgets(vec![challenge(true)], None).unwrap_err();
+        assert_eq!(error.exit(), Exit::Usage);
+        assert_eq!(error.to_string(), "1 request without a budget, and hosts have prices; nothing was added");
     }
 
     #[test]

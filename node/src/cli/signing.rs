@@ -2,12 +2,17 @@
 //!
 //! Invariant: without any key the request goes out plain, and the node signs it for its operator, if the token allows that.
 
-use broker::{ids::RequestId, negotiation::HandedPlan, request::Request, trust::Authorization};
+use broker::{
+    ids::RequestId,
+    negotiation::HandedPlan,
+    request::{Request, RequestDocument},
+    trust::Authorization,
+};
 use serde::Serialize;
 
 use super::{client::Client, commands::Context, error::CliError, grid_args::KeyArgs};
 use crate::{
-    api::session::Challenge,
+    api::{session::Challenge, waiting::AddQuestion},
     trust::{Signer, new_request_id},
 };
 
@@ -94,6 +99,28 @@ pub fn planned_submissions(
         }
     };
     requests.map(submission).collect()
+}
+
+/// These requests as they are left with the node: signed with the user's key, if there is one.
+///
+/// # Errors
+/// As for [`submission`].
+pub fn to_wait(
+    context: &Context,
+    client: &Client,
+    args: &KeyArgs,
+    requests: Vec<Request>,
+) -> Result<AddQuestion, CliError> {
+    let Some((node, signer)) = signer(context, client, args)? else {
+        let requests = requests.into_iter().map(RequestDocument::from).collect();
+        return Ok(AddQuestion { requests, signed: Vec::new() });
+    };
+    let sign = |request| {
+        let id = new_request_id()?;
+        Ok(signer.sign(&node.grid, &node.site, id, request, context.time(), None)?)
+    };
+    let signed = requests.into_iter().map(sign).collect::<Result<_, CliError>>()?;
+    Ok(AddQuestion { requests: Vec::new(), signed })
 }
 
 /// The node that answers and who signs for it; none when the user has no key for its grid.

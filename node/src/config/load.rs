@@ -10,9 +10,11 @@ use std::{
     ops::RangeInclusive,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use broker::{
+    batch::policy_named,
     ids::{HostId, MAX_ID_BYTES},
     ledger::LedgerLimits,
     negotiation::NegotiationSettings,
@@ -30,7 +32,7 @@ use super::{
     hosts::{self, OwnHost},
     layers::{self, Places},
     machine,
-    settings::{LedgerSettings, PolicySettings, Settings},
+    settings::{BatchSettings, LedgerSettings, PolicySettings, Settings},
     surroundings::Surroundings,
     tariffs::{Pricing, too_many_steps},
     values::{Percent, Program, Setting as _},
@@ -58,6 +60,8 @@ const TRIES_MAX: u32 = 100;
 const EARLY_MAX: Span = Span(86_400);
 /// A feed that runs more often costs more than it is worth.
 const FEED_EVERY_MIN_S: u64 = 1;
+/// To find hosts for a batch takes some seconds.
+const BATCH_EVERY_MIN: Duration = Duration::from_secs(1);
 const PROGRAM_WORDS_MAX: usize = 64;
 const REMOTE_NAMES_MAX: usize = 64;
 /// How far ahead prices may be published.
@@ -164,6 +168,7 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
     settings.grid = grid.as_ref().map(|grid| grid.id.clone());
     settings.name = Some(name.clone());
     settings.activation.log = Some(activation_log.clone());
+    check_batches(&settings.batch, places)?;
     Ok(NodeConfig {
         data_dir,
         name,
@@ -468,6 +473,13 @@ fn check_programs(settings: &mut Settings, places: &Places) -> Result<(), Config
         return Err(places.wrong("local.reach", "expected 1min to half of ledger.farthest_future"));
     }
     Ok(())
+}
+
+fn check_batches(settings: &BatchSettings, places: &Places) -> Result<(), ConfigError> {
+    if settings.every.is_some_and(|every| every < BATCH_EVERY_MIN) {
+        return Err(places.wrong("batch.every", "expected at least 1s"));
+    }
+    policy_named(&settings.policy).map(drop).map_err(|error| places.wrong("batch.policy", error))
 }
 
 fn check_program(places: &Places, key: &str, Program(words): &Program) -> Result<(), ConfigError> {

@@ -70,6 +70,7 @@ settings! {
         [policy]: PolicySettings;
         [activation]: ActivationSettings;
         [local]: LocalSettings;
+        [batch]: BatchSettings;
         [remote]: RemoteSettings;
         [gossip]: GossipSettings;
         [storage]: StorageSettings;
@@ -197,6 +198,16 @@ settings! {
         timeout: Duration = Duration::from_secs(20), "DURATION";
         /// How far ahead work counts, and how long if its end is not known; up to twice this.
         reach: Span = Span(7 * 86_400), "DURATION";
+    }
+}
+
+settings! {
+    /// Requests that wait for a batch (kolo batch add).
+    pub struct BatchSettings {
+        /// How often those that wait are planned together.
+        every: Option<Duration> = None, "DURATION", unset "only when kolo batch run asks for it", example "\"10min\"";
+        /// How they are planned: in-order or slices:K.
+        policy: String = "slices:1".to_owned(), "POLICY";
     }
 }
 

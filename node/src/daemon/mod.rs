@@ -9,13 +9,14 @@ mod doors;
 mod error;
 
 use std::{
-    io,
+    collections::BTreeSet,
+    io, mem,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use broker::{
-    ids::SiteId,
+    ids::{RequestId, SiteId},
     ledger::{Kept, Ledger},
     trust::{Gate, SharedGate},
 };
@@ -36,6 +37,7 @@ use crate::{
         state::{ApiState, Strangers},
         tls::Tls,
         upkeep::Upkeep,
+        waiting::run_batches,
     },
     config::{ConfigSource, LogFormat, NodeConfig, Settings},
     entry::{
@@ -43,6 +45,7 @@ use crate::{
         driver::Coordinator,
         planning::Planning,
         requests::{Observers, Requests},
+        waiting::Waiting,
     },
     net::membership::Membership,
     runtime::{
@@ -117,33 +120,33 @@ async fn run_from(
     let grid = data_dir.grid(config.grid.clone())?;
     let (token, tokens) = (data_dir.token()?, data_dir.tokens()?);
     let identity = data_dir.identity()?;
-    let (store, remembered) = open_store(&config, &data_dir, identity.site_id())?;
+    let (store, remembered, waiting) = open_store(&config, &data_dir, identity.site_id(), clock)?;
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, shares).await?;
     let address = doors.address;
-    let Remembered { reservations: bookings, gone, charges, requests: records, activations, known_peers, incarnation } =
+    let Remembered { reservations, gone, charges, requests: records, activations, known_peers, incarnation, .. } =
         remembered;
     let site_id = identity.site_id().clone();
     let gate = open_gate(&config, &grid, &data_dir);
-    let ledger = open_ledger(&config, &gate, &identity, incarnation, Kept { bookings, gone, charges }, clock);
+    let ledger =
+        open_ledger(&config, &gate, &identity, incarnation, Kept { bookings: reservations, gone, charges }, clock);
     let membership = Arc::new(Membership::open(&data_dir, &site_id, grid.clone(), gate.clone(), clock)?);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;
     let (discovery, inbound) = discovery::start(identity, discovery_config).await?;
-    let (own_site, queue) = own_site(site_id.clone());
-    let (failed, failures) = mpsc::channel(1);
+    let ((own_site, queue), (failed, failures)) = (own_site(site_id.clone()), mpsc::channel(1));
     let coordinator = coordinator(&discovery, &grid, own_site, &store, clock, &failed);
     let (changes, shown) = (Changes::default(), Activations::default());
     let metrics = Arc::new(Metrics::new(store.figures(), &ActivationEvent::ALL.map(ActivationEvent::name)));
     let observers = Observers { changes: changes.clone(), metrics: metrics.clone() };
     let feed = Feed::new(&config, coordinator.own_site.clone(), clock, metrics.clone());
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), observers));
-    let parts = (data_dir, gate, ledger.clone(), discovery.clone());
-    let upkeep = upkeep((&config, &grid), source, doors.tls(), parts);
-    let api = ApiState {
+    let upkeep = upkeep((&config, &grid), source, doors.tls(), (data_dir, gate, ledger.clone(), discovery.clone()));
+    let api = Arc::new(ApiState {
         activations: shown.clone(),
         discovery: discovery.clone(),
         ledger: ledger.clone(),
         requests: requests.clone(),
+        waiting,
         bookings: Bookings::default(),
         coordinator: coordinator.clone(),
         feed: feed.state(),
@@ -160,7 +163,7 @@ async fn run_from(
         started: unix_ms() / 1000,
         address: address.to_string(),
         names: config.remote.as_ref().map(|remote| remote.names.clone()).unwrap_or_default(),
-    };
+    });
     feed.begin(&ledger).await;
     upkeep.advertise().map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })?;
     requests.resume(&coordinator, records);
@@ -173,9 +176,9 @@ async fn run_from(
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     beside.spawn(feed.run());
-    beside.spawn(keep_up(upkeep, clock)?);
+    beside.spawn(keep_up(upkeep, clock, run_batches(api.clone(), config.settings.batch.every))?);
     let ended = first_to_end(discovery.ended(), &mut beside);
-    let result = serve((site, inbound), doors, Arc::new(api), (failures, ended), peers, stop).await;
+    let result = serve((site, inbound), doors, api, (failures, ended), peers, stop).await;
     beside.shutdown().await;
     remember_peers(&discovery, &store, Vec::new()).await;
     discovery.shutdown().await;
@@ -251,11 +254,20 @@ fn start_activation(
     task
 }
 
-fn open_store(config: &NodeConfig, data_dir: &DataDir, site: &SiteId) -> Result<(Store, Remembered), StoreError> {
+fn open_store(
+    config: &NodeConfig,
+    data_dir: &DataDir,
+    site: &SiteId,
+    clock: Clock,
+) -> Result<(Store, Remembered, Waiting), StoreError> {
     let site = Some(site.clone());
     let settings =
         StoreSettings { history_keep: config.settings.storage.history_keep, site, ..StoreSettings::default() };
-    Store::open(&data_dir.ledger_path(), unix_ms(), settings)
+    let (store, mut remembered) = Store::open(&data_dir.ledger_path(), unix_ms(), settings)?;
+    let requests: BTreeSet<&RequestId> = remembered.requests.iter().map(|record| &record.id).collect();
+    let (waiting, policy) = (mem::take(&mut remembered.waiting), config.settings.batch.policy.clone());
+    let waiting = Waiting::new(store.clone(), policy, waiting, clock.now().utc, |id| requests.contains(id));
+    Ok((store, remembered, waiting))
 }
 
 /// Everything that goes on while the node is up; ends with the first part that ends.
@@ -299,7 +311,7 @@ async fn serve(
 async fn first_to_end(of_discovery: impl Future<Output = &'static str>, beside: &mut JoinSet<()>) -> String {
     let name = tokio::select! {
         name = of_discovery => name,
-        Some(_) = beside.join_next() => "activation, feed or reload",
+        Some(_) = beside.join_next() => "activation, feed, reload or batches",
     };
     format!("the task {name:?} has ended; what it said is above")
 }
@@ -395,11 +407,15 @@ fn reload_on_signal(upkeep: Arc<Upkeep>) -> Result<impl Future<Output = ()>, Dae
     })
 }
 
-/// Keeps configuration and prices up to date.
-fn keep_up(upkeep: Arc<Upkeep>, clock: Clock) -> Result<impl Future<Output = ()>, DaemonError> {
+/// Keeps configuration and prices up to date, and runs batches.
+fn keep_up(
+    upkeep: Arc<Upkeep>,
+    clock: Clock,
+    batches: impl Future<Output = ()>,
+) -> Result<impl Future<Output = ()>, DaemonError> {
     let reload = reload_on_signal(upkeep.clone())?;
     Ok(async move {
-        tokio::join!(reload, renew_prices(upkeep, clock));
+        tokio::join!(reload, renew_prices(upkeep, clock), batches);
     })
 }
 
@@ -503,6 +519,6 @@ mod tests {
         assert!(ended.contains("\"swarm\""), "{ended}");
         beside.spawn(async { panic!("on purpose") });
         let ended = first_to_end(std::future::pending(), &mut beside).await;
-        assert!(ended.contains("activation, feed or reload"), "{ended}");
+        assert!(ended.contains("activation, feed, reload or batches"), "{ended}");
     }
 }

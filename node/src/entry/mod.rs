@@ -10,3 +10,4 @@ pub mod planning;
 pub mod request;
 pub mod requests;
 pub mod takeover;
+pub mod waiting;

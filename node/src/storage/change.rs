@@ -9,7 +9,7 @@ use broker::{
     protocol::AttemptId,
 };
 
-use super::activation::ActivationRecord;
+use super::{activation::ActivationRecord, waiting::WaitingRecord};
 
 /// What an owner can set, and whose ledger it is.
 #[derive(Debug, Clone)]
@@ -59,6 +59,10 @@ pub enum Change {
     Activation(Box<ActivationRecord>),
     /// What the owner's hook knows of a booking is forgotten.
     ForgetActivation(AttemptId),
+    /// A request waits for a batch, or has waited.
+    Waiting(Box<WaitingRecord>),
+    /// Such a request is forgotten.
+    ForgetWaiting(RequestId),
     /// Addresses of peers to try after a restart.
     KnownPeers(Vec<String>),
 }
@@ -75,6 +79,8 @@ pub struct Remembered {
     pub requests: Vec<RequestRecord>,
     /// What the owner's hook knows of bookings.
     pub activations: Vec<ActivationRecord>,
+    /// Requests that wait for a batch, or have waited.
+    pub waiting: Vec<WaitingRecord>,
     /// Addresses of peers.
     pub known_peers: Vec<String>,
     /// This start's number: larger than that of every earlier start.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use broker::{
-    ids::SiteId,
+    ids::{RequestId, SiteId},
     ledger::{BookingRecord, Charge, GoneRecord, Record},
     negotiation::{Decision, RequestRecord},
     protocol::AttemptId,
@@ -16,7 +16,7 @@ use broker::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{change::Change, change::Remembered, error::StoreError};
-use crate::storage::activation::ActivationRecord;
+use crate::storage::{activation::ActivationRecord, waiting::WaitingRecord};
 
 /// Largest value written and read.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
@@ -40,12 +40,14 @@ pub enum Table {
     Activations = 4,
     /// What bookings of this site have cost that have ended.
     Charges = 5,
+    /// Requests that wait for a batch, or have waited.
+    Waiting = 6,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 5] =
-        [Table::Reservations, Table::Requests, Table::Facts, Table::Activations, Table::Charges];
+    pub const ALL: [Table; 6] =
+        [Table::Reservations, Table::Requests, Table::Facts, Table::Activations, Table::Charges, Table::Waiting];
 
     /// Its name in messages.
     pub fn name(self) -> &'static str {
@@ -55,6 +57,7 @@ impl Table {
             Table::Facts => "facts",
             Table::Activations => "activations",
             Table::Charges => "charges",
+            Table::Waiting => "waiting",
         }
     }
 }
@@ -169,8 +172,8 @@ fn attempt_key(table: Table, attempt: &AttemptId) -> Key {
     (table, text.into_bytes())
 }
 
-fn request_key(id: &str) -> Key {
-    (Table::Requests, id.as_bytes().to_vec())
+fn request_key(table: Table, id: &RequestId) -> Key {
+    (table, id.as_str().as_bytes().to_vec())
 }
 
 /// The key of a fact.
@@ -199,8 +202,10 @@ pub fn of_change(change: &Change) -> Result<Entry, StoreError> {
             Entry::Put(attempt_key(Table::Charges, &charge.attempt), json(Table::Charges, charge)?)
         }
         Change::Ledger(Record::Remove(attempt)) => Entry::Remove(attempt_key(Table::Reservations, attempt)),
-        Change::Request(record) => Entry::Put(request_key(record.id.as_str()), json(Table::Requests, record)?),
-        Change::ForgetRequest(id) => Entry::Remove(request_key(id.as_str())),
+        Change::Request(record) => Entry::Put(request_key(Table::Requests, &record.id), json(Table::Requests, record)?),
+        Change::ForgetRequest(id) => Entry::Remove(request_key(Table::Requests, id)),
+        Change::Waiting(record) => Entry::Put(request_key(Table::Waiting, &record.id), json(Table::Waiting, record)?),
+        Change::ForgetWaiting(id) => Entry::Remove(request_key(Table::Waiting, id)),
         Change::Activation(record) => {
             Entry::Put(attempt_key(Table::Activations, &record.attempt), json(Table::Activations, record)?)
         }
@@ -253,7 +258,7 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
             }
             Table::Requests => {
                 let record: RequestRecord = from_json(key.0, value)?;
-                let expected = request_key(record.id.as_str());
+                let expected = request_key(key.0, &record.id);
                 remembered.requests.push(record);
                 expected
             }
@@ -267,6 +272,12 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
                 let charge: Charge = from_json(key.0, value)?;
                 let expected = attempt_key(key.0, &charge.attempt);
                 remembered.charges.push(charge);
+                expected
+            }
+            Table::Waiting => {
+                let record: WaitingRecord = from_json(key.0, value)?;
+                let expected = request_key(key.0, &record.id);
+                remembered.waiting.push(record);
                 expected
             }
             Table::Facts => continue,

@@ -1,5 +1,5 @@
-//! What must survive a crash: the ledger's reservations, the requests with their decisions, what the owner's hook has been
-//! told, and a few facts.
+//! What must survive a crash: the ledger's reservations, the requests with their decisions and those that wait for a batch, what
+//! the owner's hook has been told, and a few facts.
 //!
 //! The ledger is a directory of files of our own layout ([`sector`], [`read`], [`files`]): a journal, to which every group of
 //! changes is appended with one write and one sync, and a snapshot that the journal goes on from. A full journal is folded
@@ -30,6 +30,7 @@ mod snapshot;
 mod start;
 #[cfg(test)]
 mod tests;
+pub mod waiting;
 mod writer;
 
 use std::{path::Path, thread, time::Instant};

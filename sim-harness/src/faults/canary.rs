@@ -79,6 +79,8 @@ pub enum Canary {
     BelowPrice,
     /// The entry point forgets the budget; each site sees its own seats only.
     BudgetForgotten,
+    /// What is planned again of a batch may cost what the request may, whatever the batch may.
+    BatchBudgetForgotten,
     /// The entry point takes the half of what a site charges for what it is to pay.
     ChargeHalved,
     /// The entry point keeps a receipt that names another price than was agreed.

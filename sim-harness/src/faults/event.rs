@@ -21,6 +21,8 @@ pub enum Event {
     SlownessEnds { node: usize },
     /// A user submits a request.
     Submit { number: u64 },
+    /// A user hands several requests in at once.
+    SubmitBatch { batch: u64 },
     /// A user cancels a request.
     Cancel { number: u64 },
     /// A cut that is aimed at a reservation.

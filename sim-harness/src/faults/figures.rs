@@ -79,6 +79,8 @@ figures! {
     of_other_shapes: "not of the first shape",
     /// Of these, by a plan that was handed in.
     handed_in: "by a handed plan",
+    /// Of these, of a batch.
+    of_batches: "of a batch",
     /// Requests without a placement.
     rejected: "rejected",
     /// Requests given up, since sites did not answer or others were faster.

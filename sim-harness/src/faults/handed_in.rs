@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use broker::{
-    negotiation::{HandedPlan, HandedSeat},
+    negotiation::{HandedPlan, HandedSeat, PlanMisfit},
     phases::{Candidate, Job},
     plan::{Plan, PlanOutcome},
     request::Effort,
@@ -14,7 +14,7 @@ use broker::{
     trust::RequestStatement,
 };
 
-use super::grid::Grid;
+use super::{batch_plans::handed, grid::Grid, node::Running};
 
 /// The plan of the last node that runs, as the coordinator of the request takes it; none when that node has none. A plan that does
 /// not fit its own demand is a violation.
@@ -29,22 +29,30 @@ pub fn plan(grid: &mut Grid, statement: &RequestStatement, starts: (Time, Time))
         .collect();
     let jobs = Job::of_shapes(request, starts).map(|(shape, job)| (shape, Job { asked_at: Some(now.utc), ..job }));
     let PlanOutcome::Allocated(plan) = plan_best(jobs, &candidates, Effort::Fast, 0, &mut ()) else { return None };
-    let seat = |seat: broker::plan::Seat| HandedSeat {
-        host: seat.host().clone(),
-        site: seat.site,
-        end: seat.window.end,
-        amounts: seat.amounts,
-    };
-    let handed = HandedPlan { start: plan.start, shape: plan.shape, hosts: plan.seats.into_iter().map(seat).collect() };
-    let agreed = |seat: &HandedSeat, window| {
-        let host = found.iter().find(|found| found.site == seat.site && found.host.id == seat.host);
-        host.map(|found| found.host.tariff.agreement(Some(now.utc), window, &seat.amounts)).unwrap_or_default()
-    };
-    match handed.check(statement, starts.1, agreed) {
+    match checked(grid, node, statement, starts.1, handed(plan)) {
         Ok(plan) => Some(plan),
         Err(misfit) => {
             grid.violate("a plan fits its demand", Some(&statement.id), misfit.to_string());
             None
         }
     }
+}
+
+/// A plan as the coordinator of the request takes it, with what its hosts cost as far as this node knows.
+pub fn checked(
+    grid: &Grid,
+    node: usize,
+    statement: &RequestStatement,
+    latest: Time,
+    plan: HandedPlan,
+) -> Result<Plan, PlanMisfit> {
+    let now = grid.clock(node);
+    let demand = statement.request.widest();
+    let find = |running: &Running| running.views.find(&running.machines.ledger, &demand, &BTreeSet::new(), now).0.hosts;
+    let found = grid.nodes[node].running().map(find).unwrap_or_default();
+    let agreed = |seat: &HandedSeat, window| {
+        let host = found.iter().find(|found| found.site == seat.site && found.host.id == seat.host);
+        host.map(|found| found.host.tariff.agreement(Some(now.utc), window, &seat.amounts)).unwrap_or_default()
+    };
+    plan.check(statement, latest, agreed)
 }

@@ -11,6 +11,8 @@
 mod aimed;
 pub mod args;
 mod attacker;
+mod batch_plans;
+mod batches;
 mod canary;
 mod checks;
 mod clock;

@@ -14,7 +14,7 @@ use broker::{
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{canary::Canary, demands::Demands, money::Money, shapes::Shapes};
+use super::{batches::Batches, canary::Canary, demands::Demands, money::Money, shapes::Shapes};
 
 /// How long sites remember an attempt that is over.
 pub const TOMBSTONE_LIFE: Millis = Millis(40_000);
@@ -128,6 +128,8 @@ pub struct Options {
     pub money: Option<Money>,
     /// Which requests are lists of shapes.
     pub shapes: Option<Shapes>,
+    /// Requests that are planned together.
+    pub batches: Option<Batches>,
     /// One of so many users hands a plan in that another node has made; none without.
     pub handed_in_every: Option<u64>,
 }
@@ -199,6 +201,7 @@ impl Options {
             demands: None,
             money: None,
             shapes: None,
+            batches: None,
             handed_in_every: None,
         }
     }

@@ -88,7 +88,7 @@ impl Scripted {
         let id = request_id(asked);
         self.note(&format!("{asked} is {id} here, {through} is {}", names::site(through.0)));
         let by = u64::try_from(self.trial.world.grid.utc().0).unwrap_or_default();
-        self.trial.world.submit(through.0, asked.number as u64, shifted_request(request, Span(by)));
+        self.trial.world.submit(through.0, (asked.number as u64, shifted_request(request, Span(by))), None);
     }
 
     fn go_to(&mut self, asked: &Asked, through: Site) {

@@ -4,12 +4,15 @@
 
 use std::collections::BTreeSet;
 
+use broker::request::Request;
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     aimed::Aims,
     attacker::Attacker,
+    batch_plans::{self, Placed},
+    batches::Batches,
     canary::Canary,
     checks,
     demands::Demands,
@@ -39,6 +42,8 @@ const DEMANDS: u64 = 0x00de_3a2d_5eed;
 const MONEY: u64 = 0x0000_c3ed_1750;
 /// With this the seed of a run becomes that of its generators of shapes.
 const SHAPES: u64 = 0x5ba9_e500_5eed;
+/// With this the seed of a run becomes that of its generators of batches.
+const BATCHES: u64 = 0x0ba7_c4e5_5eed;
 /// One seed in so many has such users.
 const WANDERING_EVERY: u64 = 16;
 /// From this seed on half of the seeds with losses have them, and half lose coordinators for good; and some users of all seeds hand
@@ -50,7 +55,7 @@ const HANDED_IN_EVERY: u64 = 4;
 pub const HARDEST_FROM: u64 = 10 * HARDER_FROM;
 /// From this seed on owners have prices and users budgets, in half of the seeds.
 pub const PRICED_FROM: u64 = 10 * HARDEST_FROM;
-/// From this seed on some requests are lists of shapes, in half of the seeds.
+/// From this seed on some requests are lists of shapes, and users hand in batches, each in half of the seeds.
 pub const SHAPED_FROM: u64 = 2 * PRICED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
@@ -92,6 +97,7 @@ impl Trial {
         options.handed_in_every = (seed >= HARDER_FROM).then_some(HANDED_IN_EVERY);
         options.money = (seed >= PRICED_FROM).then(|| Money::draw(seed ^ MONEY)).flatten();
         options.shapes = (seed >= SHAPED_FROM).then(|| Shapes::draw(seed ^ SHAPES)).flatten();
+        options.batches = (seed >= SHAPED_FROM).then(|| Batches::draw(seed ^ BATCHES)).flatten();
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
             aims.draw(&mut options);
@@ -107,6 +113,9 @@ impl Trial {
         }
         owners::plan(grid);
         plan_ahead(grid);
+        if let Some(batches) = grid.options.batches.clone() {
+            batch_plans::plan_ahead(&batches, grid);
+        }
         fates.plan(grid);
         if let Some(aims) = &aims {
             aims.plan(grid);
@@ -179,6 +188,7 @@ impl Trial {
             }
             Event::SlownessEnds { node } => grid.nodes[node].slow_ms = 0,
             Event::Submit { number } => self.submit(number),
+            Event::SubmitBatch { batch } => self.submit_batch(batch),
             Event::Cancel { number } => self.world.cancel(number),
             Event::Heal => self.heal(),
             Event::Look => self.look(),
@@ -187,31 +197,54 @@ impl Trial {
 
     /// A user submits a request through one of the entry points that run.
     fn submit(&mut self, number: u64) {
-        let World { grid, fates, .. } = &mut self.world;
+        let Some(entry_point) = self.entry_point(Event::Submit { number }) else { return };
+        if let Some(request) = self.draw_request(entry_point, number) {
+            // Batches have none.
+            let request = match &self.world.grid.options.shapes {
+                Some(shapes) => shapes.vary(number, request),
+                None => request,
+            };
+            self.world.submit(entry_point, (number, request), None);
+        }
+    }
+
+    /// A user hands several requests in at once, and submits each as it is planned.
+    fn submit_batch(&mut self, batch: u64) {
+        let Some(batches) = self.world.grid.options.batches.clone() else { return };
+        let Some(entry_point) = self.entry_point(Event::SubmitBatch { batch }) else { return };
+        let drawn = batches.draw_one(batch);
+        let request = |number: &u64| Some((*number, self.draw_request(entry_point, *number)?));
+        let requests = drawn.numbers.iter().filter_map(request).collect();
+        for Placed { number, request, plan } in batch_plans::place(&drawn, &self.world.grid, entry_point, requests) {
+            self.world.submit(entry_point, (number, request), Some(plan));
+            self.world.grid.users.join_batch(&names::request(number), batch, drawn.budget);
+        }
+    }
+
+    /// One of the entry points that run; if none does, the user comes back with `again`.
+    fn entry_point(&mut self, again: Event) -> Option<usize> {
+        let grid = &mut self.world.grid;
         let running = (0..grid.options.entry_points).filter(|node| grid.nodes[*node].running().is_some());
         let running: Vec<usize> = running.collect();
-        let Some(&entry_point) = running.choose(&mut grid.random) else {
-            if !grid.is_healed {
-                grid.after(COME_BACK_MS, Event::Submit { number });
-            }
-            return;
-        };
+        let entry_point = running.choose(&mut grid.random).copied();
+        if entry_point.is_none() && !grid.is_healed {
+            grid.after(COME_BACK_MS, again);
+        }
+        entry_point
+    }
+
+    /// What the user with this number asks of an entry point.
+    fn draw_request(&mut self, entry_point: usize, number: u64) -> Option<Request> {
+        let World { grid, fates, .. } = &mut self.world;
         let now = grid.clock(entry_point);
         let request = fates.draw_request(grid, now.utc).and_then(|request| match &grid.options.demands {
             Some(demands) => demands.vary(number, request),
             None => Some(request),
         });
-        let request = request.map(|request| match &grid.options.money {
+        request.map(|request| match &grid.options.money {
             Some(money) => money.vary(number, request),
             None => request,
-        });
-        let request = request.map(|request| match &grid.options.shapes {
-            Some(shapes) => shapes.vary(number, request),
-            None => request,
-        });
-        if let Some(request) = request {
-            self.world.submit(entry_point, number, request);
-        }
+        })
     }
 
     /// A user asks a node, other than the present one, to coordinate a request; `only_if_gone`: when the present one is gone

@@ -5,7 +5,7 @@
 
 use broker::{
     ids::{RequestId, ShapeNumber},
-    negotiation::{Decision, RequestRecord},
+    negotiation::{Decision, HandedPlan, RequestRecord},
     protocol::SiteRequest,
     request::Request,
     time::Span,
@@ -29,8 +29,14 @@ use super::{
 /// A user's signature is good for this much longer than the latest start: clocks differ, and answers take time.
 const CLOCKS_DIFFER: Span = Span(120);
 
-/// A user submits a request through an entry point, which runs: the record that is to be written there.
-pub fn submit(grid: &mut Grid, entry_point: usize, number: u64, request: Request) -> Option<RequestRecord> {
+/// A user submits a request through an entry point, which runs, with its plan of a batch if it is of one: the record that is to be
+/// written there.
+pub fn submit(
+    grid: &mut Grid,
+    entry_point: usize,
+    (number, request): (u64, Request),
+    of_batch: Option<HandedPlan>,
+) -> Option<RequestRecord> {
     let now = grid.clock(entry_point);
     let starts = request.starts(now.utc, Span(3_600)).ok()?;
     let id = names::request(number);
@@ -39,10 +45,21 @@ pub fn submit(grid: &mut Grid, entry_point: usize, number: u64, request: Request
     let name = format!("user {number}");
     let remembered = mutations::mutate_request(grid.canary, request.clone());
     let statement = authorization.request.open::<RequestStatement>().ok();
-    let with_plan = grid.options.handed_in_every.is_some_and(|every| number % every == 1);
-    let handed_in = statement.filter(|_| with_plan).and_then(|statement| handed_in::plan(grid, &statement, starts));
     let mut record = RequestRecord::arrived(id.clone(), name, remembered, authorization, grid.now().ms(), starts);
-    record.handed_in = handed_in.clone().filter(|_| grid.canary != Some(Canary::PlanAnew));
+    let with_plan = grid.options.handed_in_every.is_some_and(|every| number % every == 1);
+    record.replans = of_batch.is_some();
+    let handed_in = match (statement, of_batch) {
+        // One that does not fit any more is made again.
+        (Some(statement), Some(plan)) => {
+            record.handed_in = handed_in::checked(grid, entry_point, &statement, starts.1, plan).ok();
+            None
+        }
+        (Some(statement), None) if with_plan => handed_in::plan(grid, &statement, starts),
+        _ => None,
+    };
+    if !record.replans {
+        record.handed_in = handed_in.clone().filter(|_| grid.canary != Some(Canary::PlanAnew));
+    }
     let shapes = request.shapes();
     let shapes = shapes.map(|one| (one.seats(), one.length(), one.total().clone(), one.per_host().clone()));
     grid.note(

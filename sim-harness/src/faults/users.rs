@@ -8,6 +8,7 @@ use std::{
 };
 
 use broker::{
+    cost::Cost,
     demand::Length,
     ids::{RequestId, SiteId},
     negotiation::{Outcome, Reservation, Stage},
@@ -84,6 +85,8 @@ pub struct UserRequest {
     pub request: Request,
     /// The plan that came with it.
     pub handed_in: Option<Plan>,
+    /// The batch that it is of, and what all of that may cost.
+    pub batch: Option<(u64, Option<Cost>)>,
     pub user: PublicKey,
     /// The node that the user asks about it.
     pub entry_point: usize,
@@ -148,6 +151,7 @@ impl Users {
             user: self.key(number),
             request,
             handed_in,
+            batch: None,
             entry_point,
             term: (RequestStatement::FIRST_TERM, site),
             signed_for: BTreeSet::from([entry_point]),
@@ -155,6 +159,13 @@ impl Users {
             report: Report::Nothing,
         };
         self.requests.insert(names::request(number), user);
+    }
+
+    /// A request is of this batch, which may cost so much.
+    pub fn join_batch(&mut self, id: &RequestId, batch: u64, budget: Option<Cost>) {
+        if let Some(user) = self.requests.get_mut(id) {
+            user.batch = Some((batch, budget));
+        }
     }
 
     /// The user of a request cancels it.
@@ -220,6 +231,7 @@ impl Users {
                 figures.of_work += u64::from(matches!(demand.length(), Length::Work(_)));
                 figures.by_deadline += u64::from(user.request.window().deadline.is_some());
                 figures.of_whole_hosts += u64::from(demand.is_exclusive());
+                figures.of_batches += u64::from(user.batch.is_some());
                 figures.handed_in += u64::from(user.handed_in.is_some());
                 figures.at_few_sites += u64::from(demand.sites_max().is_some());
             }

@@ -10,7 +10,7 @@ use broker::{
     features::Features,
     ids::{RequestId, SiteId},
     ledger::{self, ReplyToken, ScheduleUpdateParts},
-    negotiation::{self, Decision, Output, Purpose},
+    negotiation::{self, Decision, HandedPlan, Output, Purpose},
     protocol::{Advert, AttemptId, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     time::{Millis, Now},
@@ -539,9 +539,9 @@ impl World {
         views.find(&machines.ledger, negotiation.wanted(), &search.exclude, self.clock(node))
     }
 
-    /// A user submits a request through an entry point, which runs.
-    pub fn submit(&mut self, entry_point: usize, number: u64, request: Request) {
-        if let Some(record) = user_actions::submit(&mut self.grid, entry_point, number, request) {
+    /// A user submits a request through an entry point, which runs, with its plan of a batch if it is of one.
+    pub fn submit(&mut self, entry_point: usize, asked: (u64, Request), of_batch: Option<HandedPlan>) {
+        if let Some(record) = user_actions::submit(&mut self.grid, entry_point, asked, of_batch) {
             self.write(entry_point, Actor::Request(record.id.clone()), Write::Request(Box::new(record)));
         }
     }

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use end_to_end::write;
+use end_to_end::{Node, hosts, wait_until, write};
 use serde_json::{Value, json};
 
-use super::three_sites;
+use super::{
+    membership::{Person, founded, invite},
+    three_sites,
+};
 
 /// A file with a line for each of these.
 fn batch(directory: &Path, requests: &[Value]) -> String {
@@ -89,4 +92,113 @@ fn a_conflict_replans_the_request_that_it_touched() {
     let hosts = hosts_of(&replanned["reservation"], "host");
     assert!(hosts != hosts_of(plan, "id") && hosts.iter().all(|(of, _)| of != site), "{replanned}");
     assert!(replanned["conflicts"].as_u64() >= Some(1), "{replanned}");
+}
+
+/// What waits at a node: label, state, state of the request, and how often it was postponed.
+fn waiting(node: &Node) -> Vec<(String, String, Option<String>, u64)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = node.kolo_json(&["batch", "list"], 0);
+    let row = |view: &Value| {
+        let of_request = view.get("request_state").map(text);
+        (text(&view["label"]), text(&view["state"]), of_request, view["postponed"].as_u64().unwrap())
+    };
+    list["requests"].as_array().unwrap().iter().map(row).collect()
+}
+
+fn row(label: &str, state: &str, of_request: Option<&str>, postponed: u64) -> (String, String, Option<String>, u64) {
+    (label.to_owned(), state.to_owned(), of_request.map(str::to_owned), postponed)
+}
+
+fn seconds_from_now(seconds: u64) -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + seconds
+}
+
+#[test]
+fn what_waits_outlives_the_node_and_what_was_postponed_comes_first() {
+    let mut node = Node::first("alpha", &hosts("a", 2));
+    node.wait_until_it_knows(2);
+    let directory = tempfile::tempdir().unwrap();
+    // Two hosts of four cores, for an hour each: the third finds no place before its window has passed.
+    let soon = seconds_from_now(1_800);
+    let one = |id: &str| json!({"id":id,"hosts":1,"duration":3600,"per_host":{"cpu":4000},"latest":soon});
+    let add = |node: &Node, requests: &[Value], exit| {
+        let ended = node.kolo(&["batch", "add", &batch(directory.path(), requests)]);
+        assert_eq!(ended.code, Some(exit), "{ended:?}");
+        ended.err
+    };
+    add(&node, &["a", "b", "d", "e"].map(one), 0);
+    let refused = add(&node, &["f", "b"].map(one), 1);
+    assert!(refused.contains("b is known here already"), "{refused}");
+    let lines: Vec<Value> = (0..999).map(|_| json!({"hosts":1,"duration":60})).chain([json!({"hosts":0})]).collect();
+    assert!(add(&node, &lines, 64).contains("batch.jsonl:1000: "));
+    let refused = add(&node, &lines[..250], 1);
+    assert!(refused.contains("at most 250 requests of one user"), "{refused}");
+    let refused = node.post("/v1/batches/waiting", &json!({"requests":[one("f")]}).to_string());
+    assert_eq!((refused.0, &refused.1["key"]), (400, &"requests[0].budget".into()), "{}", refused.1);
+    assert!(node.bookings().is_empty(), "nothing is held");
+    node.kill();
+    node.restart();
+    assert_eq!(waiting(&node), ["a", "b", "d", "e"].map(|label| row(label, "waiting", None, 0)));
+    assert_eq!(node.kolo_json(&["batch", "drop", "e"], 0)["label"], "e");
+    assert_eq!(node.kolo(&["batch", "drop", "e"]).code, Some(1));
+    node.wait_until_it_knows(2);
+
+    let run = node.kolo_json(&["batch", "run"], 2);
+    assert_eq!((&run["batch"]["placed"], &run["batch"]["postponed"]), (&2.into(), &1.into()), "{run}");
+    let submitted = |label: &str, state: &str, postponed| row(label, "submitted", Some(state), postponed);
+    assert_eq!(
+        waiting(&node),
+        [row("d", "postponed", None, 1), submitted("a", "active", 0), submitted("b", "active", 0)]
+    );
+    // A host is free again: it goes to the one that came first, and not to the one that is new.
+    assert_eq!(node.kolo_json(&["cancel", "a"], 0)["state"], "cancelled");
+    add(&node, &[one("g")], 0);
+    node.kill();
+    node.restart();
+    node.wait_until_it_knows(2);
+    let run = node.kolo_json(&["batch", "run", "--policy", "in-order"], 2);
+    assert_eq!((&run["batch"]["placed"], &run["batch"]["postponed"]), (&1.into(), &1.into()), "{run}");
+    let (first, all) = (waiting(&node)[0].clone(), waiting(&node));
+    assert!(first == row("g", "postponed", None, 1) && all.contains(&submitted("d", "active", 1)), "{all:?}");
+    assert_eq!(node.kolo_json(&["list"], 0)["requests"].as_array().unwrap().len(), 3, "none is submitted twice");
+}
+
+#[test]
+fn a_node_runs_batches_by_itself_for_users_who_see_their_own_only() {
+    let node = founded("alpha", &format!("[batch]\nevery = \"1s\"\n{}", hosts("a", 2)));
+    node.wait_until_it_knows(2);
+    let [ada, eve] = ["ada", "eve"].map(|name| {
+        let person = Person::new();
+        person.join(&invite(&node, &["--role", "user", "--name", name]));
+        person
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let address = node.address();
+    let told = |person: &Person, arguments: &[&str], exit: i32| {
+        person.told(&[arguments, &["--api", &address]].concat(), directory.path(), exit)
+    };
+    let big = json!({"id":"big","hosts":1,"duration":60,"per_host":{"cpu":400_000}});
+    let brief = json!({"id":"brief","hosts":1,"duration":60,"per_host":{"cpu":400_000},"latest":seconds_from_now(2)});
+    let file = batch(directory.path(), &[big, brief, json!({"id":"small","hosts":2,"duration":3600})]);
+    let id = told(&ada, &["batch", "add", &file, "--output", "quiet"], 0).lines().next().unwrap().to_owned();
+    let list = wait_until(
+        "the end of what can end",
+        || told(&ada, &["batch", "list"], 0),
+        |list| {
+            let is_postponed_again = list.contains("postponed (") && !list.contains("postponed (1)");
+            list.contains("passed") && list.contains("active") && is_postponed_again
+        },
+    );
+    assert!(list.contains("minima"), "why it was postponed: {list}");
+    assert!(told(&eve, &["batch", "list"], 0).contains("no request waits"));
+    assert!(told(&eve, &["batch", "drop", &id], 1).contains("of yours"));
+    assert!(told(&eve, &["batch", "run"], 0).contains("no request waits"));
+    assert!(told(&ada, &["batch", "drop", &id], 0).starts_with("dropped "));
+    // A right that was taken away ends the wait.
+    let far = batch(directory.path(), &[json!({"hosts":2,"duration":60,"per_host":{"cpu":400_000}})]);
+    told(&eve, &["batch", "add", &far], 0);
+    let _ = node.kolo(&["grid", "revoke", "eve", "--data-dir", node.data().to_str().unwrap()]);
+    let revoked = || node.kolo(&["batch", "list"]).out;
+    let _ =
+        wait_until("the revocation to count", revoked, |list| list.contains("not taken") && list.contains("revoked"));
 }

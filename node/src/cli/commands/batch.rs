@@ -1,4 +1,4 @@
-//! `kolo batch`: requests of a file that the node plans together, by its present view.
+//! `kolo batch`: requests that the node plans together, by its present view.
 //!
 //! Invariant: the whole file is read and checked before the node is asked anything.
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{
     Context,
     batch_file::{Line, Reading},
-    batch_submit,
+    batch_submit, batch_waiting,
 };
 use crate::{
     api::{
@@ -49,6 +49,10 @@ pub fn run(context: &mut Context, args: &BatchCommandArgs) -> Result<Exit, CliEr
             Ok(exit)
         }
         BatchCommand::Submit(args) => batch_submit::run(context, args),
+        BatchCommand::Add(args) => batch_waiting::add(context, args),
+        BatchCommand::List => batch_waiting::list(context),
+        BatchCommand::Drop(args) => batch_waiting::drop_one(context, args),
+        BatchCommand::Run(args) => batch_waiting::run(context, args),
     }
 }
 

@@ -148,7 +148,7 @@ fn requests_behind(before: &RequestView, reservation: &ReservationView, seconds:
             end: end + Span(seconds.unsigned_abs()),
             amounts: host.amounts.clone(),
         };
-        let plan = HandedPlan { start: end, hosts: hosts.iter().map(seat).collect() };
+        let plan = HandedPlan { start: end, shape: ShapeNumber::default(), hosts: hosts.iter().map(seat).collect() };
         Ok(Behind { request: request_for(before, &hosts, end, seconds)?, alike, plan: Some(plan) })
     };
     by_end.into_iter().map(behind).collect()

@@ -5,6 +5,7 @@
 pub mod batch;
 mod batch_file;
 mod batch_submit;
+mod batch_waiting;
 pub mod cancel;
 pub mod completions;
 pub mod doctor;

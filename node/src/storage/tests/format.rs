@@ -15,6 +15,7 @@ use crate::storage::{
     activation::ActivationRecord,
     entry::{self, Entry, State, Table},
     sector::{self, SECTOR_BYTES},
+    waiting::WaitingRecord,
 };
 
 /// Files of a ledger by name, without the zeros that a journal is filled up with.
@@ -138,6 +139,16 @@ fn with_receipt() -> RequestRecord {
     RequestRecord { receipts: serde_json::from_str(&text).unwrap(), ..request("q", 5_000) }
 }
 
+fn waiting() -> WaitingRecord {
+    let key = "00".repeat(32);
+    let text = format!(
+        r#"{{"id":"r","number":7,"user":"ada","account":"{key}","submitted_for":"ben","request":{{"hosts":1,"duration":60}},
+        "authorization":{{"request":{{"text":"t","author":"{key}","signature":"{key}{key}"}},"user":null,"entry_point":null}},
+        "added_ms":5000,"latest":65,"postponed":2,"reason":"no room","end":{{"at":70,"how":"passed"}}}}"#
+    );
+    serde_json::from_str(&text).unwrap()
+}
+
 /// One entry of every kind, by name; the values of the facts as this program writes them.
 fn one_of_each() -> Vec<(String, Entry)> {
     let changes = [
@@ -150,6 +161,8 @@ fn one_of_each() -> Vec<(String, Entry)> {
         ("put activation", Change::Activation(Box::new(activation()))),
         ("forget activation", Change::ForgetActivation(activation().attempt)),
         ("charge", Change::Ledger(Record::Charge(charge()))),
+        ("put waiting", Change::Waiting(Box::new(waiting()))),
+        ("forget waiting", Change::ForgetWaiting(waiting().id)),
         ("known peers", Change::KnownPeers(vec!["/ip4/192.0.2.1/tcp/1".to_owned()])),
     ];
     let changes = changes.map(|(name, change)| (name.to_owned(), entry::of_change(&change).unwrap()));

@@ -73,5 +73,6 @@ pub fn check_disk(grid: &mut Grid, node: usize, request: &RequestId) {
     }
     covered::check_covered(grid, node, request);
     money::check_budget(grid, request);
+    money::check_batch_budget(grid, request);
     check_reported(grid, request);
 }

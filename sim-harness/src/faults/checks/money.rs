@@ -55,6 +55,24 @@ fn below_price(grid: &Grid, site: usize, grants: &[Grant], now: Time) -> Option<
 /// within its budget.
 pub fn check_budget(grid: &mut Grid, request: &RequestId) {
     let Some(budget) = grid.users.get(request).and_then(|user| user.request.budget()) else { return };
+    let all = promised(grid, request);
+    if all > budget {
+        grid.violate("a request stays within its budget", Some(request), format!("{all} of {budget} are promised"));
+    }
+}
+
+/// The same of all requests of a batch together.
+pub fn check_batch_budget(grid: &mut Grid, request: &RequestId) {
+    let Some((batch, Some(budget))) = grid.users.get(request).and_then(|user| user.batch) else { return };
+    let members = grid.users.all().filter(|user| user.batch.is_some_and(|(of, _)| of == batch));
+    let all: Cost = members.map(|user| promised(grid, &names::request(user.number))).sum();
+    if all > budget {
+        grid.violate("a batch stays within its budget", Some(request), format!("{all} of {budget} are promised"));
+    }
+}
+
+/// What all sites have of a request that is known to be committed, and what was charged for it.
+fn promised(grid: &Grid, request: &RequestId) -> Cost {
     let is_of = |attempt: &AttemptId| attempt.request == *request;
     let of_disks = grid.nodes.iter().map(|node| {
         // What is charged is written before the booking goes.
@@ -65,10 +83,7 @@ pub fn check_budget(grid: &mut Grid, request: &RequestId) {
         let charged: Cost = charges.map(|charge| charge.charged).sum();
         [agreed, charged].into_iter().sum::<Cost>()
     });
-    let all: Cost = of_disks.sum();
-    if all > budget {
-        grid.violate("a request stays within its budget", Some(request), format!("{all} of {budget} are promised"));
-    }
+    of_disks.sum()
 }
 
 /// At the end: what sites have charged for what was given back is what the coordinator of the user has written down.
