@@ -59,8 +59,10 @@ impl Api {
     }
 }
 
-/// The reservation has a receipt for its two hosts, and the command line finds it right.
-fn check_receipts(node: &Node, api: &Api, id: &str) {
+/// The reservation has begun and has a receipt for its two hosts, and the command line finds it right.
+fn check_receipts(node: &Node, api: &Api, settled: &Value) {
+    assert_eq!(settled["state"], "active");
+    let id = settled["id"].as_str().unwrap();
     let (_, receipts) = api.checked("GET", "/v1/requests/{id}/receipts", &format!("/v1/requests/{id}/receipts"), None);
     let text = receipts["receipts"][0]["signed"]["text"].as_str().unwrap();
     assert!(text.starts_with("kolo-receipt/1\n"), "{receipts}");
@@ -82,8 +84,7 @@ fn answers_are_as_described() {
     let id = taken["id"].as_str().unwrap();
     let (_, settled) =
         api.checked("GET", "/v1/requests/{id}", &format!("/v1/requests/{id}?wait_ms=20000&until=settled"), None);
-    assert_eq!(settled["state"], "active");
-    check_receipts(&node, &api, id);
+    check_receipts(&node, &api, &settled);
     let impossible = r#"{"hosts":9,"duration":3600}"#;
     let slots = |mode: &str, at: &str| format!(r#"{{"mode":"{mode}"{at},"request":{request}}}"#);
     let (earliest, most) = (slots("earliest", ""), slots("most", ""));

@@ -239,7 +239,7 @@ mod tests {
             serde_json::to_value(&one.request).unwrap(),
             serde_json::json!({"extends": "r-42", "hosts": 3, "duration": 3600, "earliest": 1_763_719_200_i64,
                 "latest": 1_763_719_200_i64, "per_host": {"cpu": 1000, "memory": 512},
-                "total": {"cpu": 4400, "memory": 4608}, "candidates": ["h1", "h2", "b1"]})
+                "total": {"cpu": 4400, "memory": 4608}, "candidates": ["b1", "h1", "h2"]})
         );
         assert_eq!(one.alike.len(), 3, "each kind is priced by itself");
         let plan = one.plan.as_ref().unwrap();
