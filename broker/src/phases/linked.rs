@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Steps of all tables over sites and seats together, for each node of a search.
-const STEPS_IN_NODE: u64 = 100;
+const STEPS_IN_NODE: u64 = 5;
 
 /// The search; read what it knows when it has ended.
 pub(crate) struct Search<'p, 'a> {

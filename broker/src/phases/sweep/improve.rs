@@ -11,7 +11,7 @@ use super::{
 use crate::objective::Within;
 
 /// What a search for the cheapest hosts under limits of links counts at least, for each host; the limits make it slow to begin.
-const LINKED_WORK: u64 = 30;
+const LINKED_WORK: u64 = 600;
 
 impl<O: PhaseObserver> Sweep<'_, '_, O> {
     /// Looks for the plan with the least value at one start, and keeps it when it is better than the best so far.
