@@ -164,6 +164,8 @@ impl<'a> Placer<'a> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (begin, warm) = (self.work, worth.makespan * PARTS / HEAT_PART);
         while count > 1 && self.work - begin < work_max && !best.1.reaches(target) {
+            // Gangs that fit nowhere cost no looks.
+            self.work += 1;
             let heat = cooled(warm, self.work - begin, work_max);
             let (from, to) = (random.random_range(0..count), random.random_range(0..count));
             if from == to {

@@ -42,8 +42,6 @@ pub(in crate::batch) struct Gang {
     pub deadline: i64,
     /// How long it lasts when its slowest host is of this group; none when the group does not serve it.
     pub seconds: Vec<Option<i64>>,
-    /// How long it lasts on reference hosts.
-    pub base: i64,
     /// Mbit/s on the uplink of a site that has so many of its seats: formula (2.6), rounded up; empty without traffic.
     pub loads: Vec<Units>,
     /// At most at so many sites.

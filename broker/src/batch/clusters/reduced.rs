@@ -140,7 +140,6 @@ fn gang(run: &Run<'_>, request: &Request, at: usize, kinds: &BTreeMap<Kind, Vec<
         latest: offset(latest, run.origin),
         deadline: request.window().deadline.map_or(NEVER, |deadline| offset(deadline, run.origin)),
         seconds: kinds.keys().map(seconds).collect(),
-        base: demand.length().at_reference().0.min(NEVER.cast_unsigned()).cast_signed(),
         loads: demand.traffic().as_ref().map(load).unwrap_or_default(),
         sites_max: demand.sites_max().unwrap_or(usize::MAX),
     }

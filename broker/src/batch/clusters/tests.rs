@@ -28,7 +28,6 @@ fn gang(work: i64, compute: i64, seats: Units, mbps: i64, speeds: &[u32]) -> Gan
         latest: NEVER,
         deadline: NEVER,
         seconds: speeds.iter().map(slow).collect(),
-        base: work,
         loads: (0..=n).map(load).collect(),
         sites_max: usize::MAX,
     }
@@ -72,7 +71,7 @@ fn take(free: &mut [Vec<Units>], needs: &[Units], start: i64, seconds: i64, sign
 }
 
 fn holds(problem: &Problem, modes: &[Modes], placed: &Placed) -> bool {
-    let mut free = by_second(problem, 4_000);
+    let mut free = by_second(problem, 400);
     problem.gangs.iter().zip(modes).zip(placed).all(|((gang, modes), placement)| {
         let Some(Placement { start, mode }) = placement else { return true };
         let mode = &modes.all[*mode];
@@ -96,7 +95,7 @@ fn least_end(problem: &Problem, modes: &[Modes]) -> Option<i64> {
         for gang in (0..modes.len()).filter(|gang| left & (1 << gang) != 0) {
             for mode in &modes[gang].all {
                 let asked = &problem.gangs[gang];
-                let last = asked.latest_start(mode.seconds).min(600);
+                let last = asked.latest_start(mode.seconds).min(120);
                 let Some(start) = (asked.earliest..=last).find(|at| fits_at(free, &mode.needs, *at, mode.seconds))
                 else {
                     continue;
@@ -111,15 +110,15 @@ fn least_end(problem: &Problem, modes: &[Modes]) -> Option<i64> {
         }
     }
     let mut best = None;
-    visit(problem, modes, &mut by_second(problem, 1_000), (1 << modes.len()) - 1, 0, &mut best);
+    visit(problem, modes, &mut by_second(problem, 200), (1 << modes.len()) - 1, 0, &mut best);
     best
 }
 
 /// Two clusters, sometimes partly booked, and up to four gangs, some of which arrive later or are in a hurry.
 fn tiny() -> impl Strategy<Value = Problem> {
-    let cluster = (1_u32..4, 1_i32..4, 0_i32..12, prop::option::of((0_i64..20, 1_i64..20, 0_i32..3)));
+    let cluster = (1_u32..4, 1_i32..4, 0_i32..12, prop::option::of((0_i64..9, 1_i64..9, 0_i32..3)));
     let one =
-        (1_i64..20, 0_i64..=10, 1_i32..5, 0_i64..6, prop_oneof![Just(0_i64), 0_i64..25], prop::option::of(0_i64..60));
+        (1_i64..20, 0_i64..=10, 1_i32..5, 0_i64..6, prop_oneof![Just(0_i64), 0_i64..9], prop::option::of(0_i64..30));
     (prop::collection::vec(cluster, 2), prop::collection::vec(one, 1..5)).prop_map(|(sites, jobs)| {
         let plain: Vec<_> = sites.iter().map(|(speed, hosts, link, _)| (speed * 500, *hosts, *link)).collect();
         let mut problem = clusters(&plain);
@@ -144,7 +143,7 @@ fn tiny() -> impl Strategy<Value = Problem> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
     fn the_shortest_is_the_shortest_of_all_orders_modes_and_starts(problem in tiny()) {
@@ -196,7 +195,7 @@ proptest! {
             (0..modes.len()).filter(|gang| placed[*gang].as_ref().is_some_and(|at| at.start == 0)).collect();
         let of = |gang: usize| costs[gang][placed[gang].as_ref().unwrap().mode].unwrap();
         let cost: i64 = first.iter().map(|gang| of(*gang)).sum();
-        let mut free = by_second(&problem, 1_000);
+        let mut free = by_second(&problem, 200);
         prop_assert_eq!(cost, cheapest(&modes, &costs, &first, &mut free).unwrap());
     }
 }
