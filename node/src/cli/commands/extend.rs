@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     amount::Amount,
-    ids::RequestId,
+    ids::{RequestId, ShapeNumber},
     negotiation::{HandedPlan, HandedSeat},
     request::{Request, RequestDocument},
     resources::{Amounts, amount_of},
