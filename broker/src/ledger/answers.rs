@@ -96,8 +96,7 @@ impl<B: Books> Ledger<B> {
             return self.refusal(reason);
         }
         if let Err(reason) = self.check_tariffs(now.utc, &hold.grants) {
-            let hosts = self.states_of(hold.grants.iter().map(Grant::host), now);
-            return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
+            return self.refusal_with_states(reason, &hold.grants, now);
         }
         let lease_max = match self.lapses.lease(now.monotonic, &hold.attempt.entry_point, network.as_ref()) {
             Ok(most) => most,
@@ -111,10 +110,7 @@ impl<B: Books> Ledger<B> {
         let others = hold.may_substitute.then(|| Substitutes::of(&hold, &permit));
         let (given, window) = match self.admit(&hold.grants, others.as_ref()) {
             Ok(admitted) => admitted,
-            Err(reason) => {
-                let hosts = self.states_of(hold.grants.iter().map(Grant::host), now);
-                return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
-            }
+            Err(reason) => return self.refusal_with_states(reason, &hold.grants, now),
         };
         let hold_for = hold.hold_for.min(self.limits.hold_max).min(lease_max);
         let places = given.as_ref().map_or_else(Places::new, |given| replaced(given, &hold.grants));
@@ -137,6 +133,12 @@ impl<B: Books> Ledger<B> {
             lost: Vec::new(),
         });
         SiteAnswer::Held { version: self.version, hold_for, places }
+    }
+
+    /// A refusal that shows how the hosts of the seats are.
+    fn refusal_with_states(&self, reason: RefusalReason, grants: &[Grant], now: Now) -> SiteAnswer {
+        let hosts = self.states_of(grants.iter().map(Grant::host), now);
+        SiteAnswer::Refused(Refusal { reason, version: self.version, hosts })
     }
 
     /// A hold that is confirmed at once. Where the site is not the only participant, others would have to hold first.
