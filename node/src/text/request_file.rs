@@ -393,7 +393,7 @@ mod tests {
             ("budget = 12.5", "r.toml: budget: write \"12.50\", with quotes"),
             ("budget = \"12.5005\"", "r.toml: budget: \"12.5005\": expected credits such as 12.50"),
             ("budget = []", "r.toml: budget: []: expected credits such as \"12.50\""),
-            ("hosts = 1\ntraffic = {}", "r.toml:2: traffic: not yet supported"),
+            ("hosts = 1\nscale = [1, 2]", "r.toml:2: scale: not yet supported"),
             ("shapes = [{ hosts = 1, latest = \"+1h\" }]", "r.toml:1: shapes[0]: unknown field `latest`"),
             ("shapes = [{ hosts = 1 }, { duration = 60 }]", "r.toml: shapes[1].duration: \"60\" has no unit"),
             ("shapes = [{ total = { cpu = 2 } }]", "r.toml: shapes[0].total.cpu: write \"2\" for cores"),
