@@ -11,6 +11,7 @@ use crate::{
     ids::{RequestId, SeatNumber, SiteId},
     plan::Place,
     protocol::{AttemptId, Grant, Places},
+    request::{MAX_HOSTS, MAX_NAMES},
     resources::Amounts,
     tariff::{Agreement, Before},
     time::{Time, Window},
@@ -101,7 +102,26 @@ impl Receipt {
         if key_of(&receipt.site) != Some(signed.author) {
             return Err(TrustError::BadSignature { kind: Receipt::KIND });
         }
+        receipt.check(signed)?;
         Ok(receipt)
+    }
+
+    /// Whoever signs may write down little that stands for much: each seat gets the amounts and refunds of its kind. And who pads the text
+    /// fills the disks of those who keep it.
+    fn check(&self, signed: &SignedText) -> Result<(), TrustError> {
+        let is_kind = |kind: &ReceiptSeats| {
+            let agreed = Agreement { cost: kind.cost, refunds: kind.refunds.clone() };
+            kind.amounts.len() <= MAX_NAMES && agreed.is_bounded()
+        };
+        let seats: usize = self.seats.iter().map(|kind| kind.places.len()).sum();
+        let is_bounded = seats <= MAX_HOSTS as usize && self.seats.iter().all(is_kind);
+        let is_plain = SignedText::text_of(self).is_ok_and(|text| text == signed.text);
+        if is_bounded && is_plain {
+            Ok(())
+        } else {
+            let detail = "expected the text as sites write it, and no more seats than a request has".to_owned();
+            Err(TrustError::Malformed { kind: Receipt::KIND, detail })
+        }
     }
 
     /// The seats one by one.
@@ -141,7 +161,7 @@ mod tests {
         resources::ResourceName,
         tariff::Parts,
         time::Span,
-        trust::testing::{key, public, sign},
+        trust::testing::{key, public, sign, sign_text},
     };
 
     fn grant(seat: u32, cpu: u64) -> Grant {
@@ -189,6 +209,15 @@ mod tests {
         assert_eq!(Receipt::open(&signed, key_of), Ok(receipt.clone()));
         assert_eq!(sign(&receipt, &key(7)), signed, "bit for bit");
         assert_eq!(receipt.grants(), [grant(0, 5), grant(1, 5), grant(2, 9)]);
+        let padded = SignedText::text_of(&receipt).unwrap().replace(",\"user\"", ", \"user\"");
+        assert!(matches!(Receipt::open(&sign_text(padded, &key(7)), key_of), Err(TrustError::Malformed { .. })));
+        let many = |grants: &dyn Fn(&mut ReceiptSeats)| {
+            let mut receipt = receipt.clone();
+            receipt.seats.iter_mut().for_each(grants);
+            Receipt::open(&sign(&receipt, &key(7)), key_of)
+        };
+        assert!(many(&|kind| kind.refunds = vec![kind.refunds[0]; 17]).is_err(), "more refunds than an owner can name");
+        assert!(many(&|kind| kind.places = vec![kind.places[0].clone(); 10_001]).is_err(), "more seats than a request");
         let of_another = sign(&receipt, &key(8));
         assert_eq!(Receipt::open(&of_another, key_of), Err(TrustError::BadSignature { kind: "receipt" }));
         let text = signed.text.replace("\"cost\":9", "\"cost\":8");

@@ -25,7 +25,7 @@ pub use self::{
     figures::{BatchLine, ObjectiveLine},
     objective::BatchObjective,
     order::Order,
-    policies::{POLICIES, PolicyError, policy_named},
+    policies::{POLICIES, PolicyError, live_policy_named, policy_named},
     policy::{BatchError, Options, Policy},
     run::Run,
 };

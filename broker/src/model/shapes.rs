@@ -17,6 +17,9 @@ use crate::model::{
 /// Most alternatives of one request.
 pub const MAX_SHAPES: usize = 64;
 
+/// Most candidates of all alternatives together.
+const MAX_CANDIDATES_OF_SHAPES: usize = 20_000;
+
 /// One of the alternatives of a request as it is written down; unchecked. What it does not have is as in the request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,6 +63,9 @@ impl RequestDocument {
             return Err(RequestError::NoShapes);
         }
         too_many("shapes", MAX_SHAPES, shapes.len())?;
+        // Each has a list of its own.
+        let candidates = self.candidates.as_ref().map_or(0, Vec::len);
+        too_many("candidates", MAX_CANDIDATES_OF_SHAPES / shapes.len(), candidates)?;
         let beside = [("hosts", self.hosts > 0), ("duration", self.duration.is_some()), ("work", self.work.is_some())];
         if let Some((key, _)) = beside.iter().find(|(_, is_there)| *is_there) {
             return Err(RequestError::BesideShapes { key });

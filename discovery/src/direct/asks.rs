@@ -57,7 +57,8 @@ impl Asks {
 
     /// Takes a request for the next [`send`](Asks::send), or refuses it with "busy"; false when it was refused.
     pub(crate) fn submit(&mut self, ask: AskCommand) -> bool {
-        if self.open.len() >= self.limits.asks_open_max || self.waiting >= self.limits.asks_waiting_max {
+        let is_turn = self.peers.get(&ask.peer).is_none_or(|peer| peer.open < self.limits.asks_per_peer_max);
+        if self.open.len() >= self.limits.asks_open_max || (!is_turn && self.waiting >= self.limits.asks_waiting_max) {
             // An error means that the caller has gone.
             let _ = ask.reply.send(Err(AskError::Busy));
             return false;

@@ -114,6 +114,9 @@ fn site_answer_bytes(answer: &SiteAnswer) -> usize {
         SiteAnswer::Refused(refusal) => {
             refusal.hosts.iter().map(|state| of_schedule(&state.schedule) + ENTRY_BYTES * state.held.len()).sum()
         }
+        SiteAnswer::Confirmed { receipt: Some(receipt), .. } | SiteAnswer::Booked { receipt: Some(receipt), .. } => {
+            receipt.text.len()
+        }
         SiteAnswer::Found { parts, .. } => {
             let of_part = |part: &FoundBooking| {
                 part.statement.text.len() + ENTRY_BYTES * (1 + part.grants.len() + part.participants.len())

@@ -10,7 +10,7 @@ use std::{
 
 use axum::{Json, extract::State, http::StatusCode};
 use broker::{
-    batch::{self, BatchAnswer, BatchLine, BatchObjective, Options, Order, PolicyError, policy_named},
+    batch::{self, BatchAnswer, BatchLine, BatchObjective, Options, Order, PolicyError, live_policy_named},
     demand::Demand,
     ids::{HostId, RequestId, SiteId},
     offline::{Asked, OfflinePlanner},
@@ -102,7 +102,7 @@ impl How {
     /// # Errors
     /// The problem with its key.
     pub fn of(question: &BatchQuestion) -> Result<How, Problem> {
-        policy_named(&question.policy).map_err(wrong_policy)?;
+        live_policy_named(&question.policy).map_err(wrong_policy)?;
         let alternatives = question.alternatives.unwrap_or(Options::default().alternatives);
         let options = Options {
             order: question.order,
@@ -161,7 +161,7 @@ pub async fn answer(state: &ApiState, how: How, asked: Vec<Asked>) -> Result<(Ba
     let planner = OfflinePlanner::new(snapshot, settings, rand::random(), false).asked_at(now);
     let plan = move || -> Result<BatchAnswer, Problem> {
         // Made here, since a policy stays on its thread.
-        let policy = policy_named(&policy).map_err(wrong_policy)?;
+        let policy = live_policy_named(&policy).map_err(wrong_policy)?;
         let started = Instant::now();
         batch::plan(&*policy, &planner, &asked, &options, &|| started.elapsed())
             .map_err(|error| Problem::wrong("requests", error))

@@ -23,6 +23,8 @@ use super::{
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Receipts {
     pub id: RequestId,
+    /// It, and those that lengthen its reservation.
+    pub requests: Vec<RequestId>,
     /// Also those of what lengthens its reservation, and of what was replaced or given back.
     pub receipts: Vec<SiteReceipt>,
 }
@@ -47,11 +49,13 @@ pub async fn show_receipts(
 ) -> Result<Json<Receipts>, Problem> {
     let snapshot = select(&state, &caller, &selector)?.watch().borrow().clone();
     let family = family(&state, &snapshot);
-    let kept = [&family.snapshot].into_iter().chain(&family.parts).flat_map(|one| &one.record.receipts);
+    let members = || [&family.snapshot].into_iter().chain(&family.parts);
+    let kept = members().flat_map(|one| &one.record.receipts);
     let receipts = kept.map(|kept| SiteReceipt {
         site: kept.site.clone(),
         site_name: state.site_name(&kept.site),
         signed: kept.receipt.clone(),
     });
-    Ok(Json(Receipts { id: snapshot.record.id.clone(), receipts: receipts.collect() }))
+    let requests = members().map(|one| one.record.id.clone()).collect();
+    Ok(Json(Receipts { id: snapshot.record.id.clone(), requests, receipts: receipts.collect() }))
 }

@@ -141,11 +141,11 @@ fn authorized(state: &ApiState, caller: &Caller, body: &[u8]) -> Result<Submitte
         if replans && plan.is_none() {
             return Err(Problem::wrong("replans", "there is no plan to begin with"));
         }
-        (authorization, plan.map(|plan| HandedIn { plan, replans }))
+        (authorization, plan.map(|plan| HandedIn { plan, replans, latest: None }))
     } else {
         let (plain, plan) = if keys.contains_key("plan") {
             let PlannedSubmission { request, plan, replans } = read_body("request with a plan", body)?;
-            (checked_request(request, "request.")?, Some(HandedIn { plan, replans }))
+            (checked_request(request, "request.")?, Some(HandedIn { plan, replans, latest: None }))
         } else {
             (read_request(body)?, None)
         };

@@ -242,6 +242,9 @@ fn latest_start(state: &ApiState, request: &Request, now: Time, place: &str) -> 
     if request.extends().is_some() {
         return Err(Problem::wrong(&format!("{place}extends"), "not in a batch"));
     }
+    if request.shapes().count() > 1 || request.demand().is_of_shape() {
+        return Err(Problem::wrong(&format!("{place}shapes"), "not yet supported in a batch"));
+    }
     if request.budget().is_none() {
         let message = "a request that waits says what it may cost, if only 0: its user is not asked later";
         return Err(Problem::wrong(&format!("{place}budget"), message));
@@ -357,6 +360,7 @@ struct Due {
     authorization: Authorization,
     permit: Permit,
     submitted_for: Option<String>,
+    latest: Time,
 }
 
 async fn run(
@@ -408,7 +412,7 @@ fn look_at(state: &ApiState, record: WaitingRecord, now: Time) -> Result<Due, (R
     let admitted = state.membership.admit(record.authorization.clone());
     let (authorization, permit) = admitted.map_err(|denial| refused(denial.to_string()))?;
     let asked = Asked { id: record.id, shapes: vec![Ok(request)], has_shapes: false };
-    Ok(Due { asked, authorization, permit, submitted_for: record.submitted_for })
+    Ok(Due { asked, authorization, permit, submitted_for: record.submitted_for, latest: record.latest })
 }
 
 /// Plans these together and submits what has a plan; the rest goes on waiting.
@@ -462,8 +466,8 @@ async fn submit(
     due: Due,
     plan: HandedPlan,
 ) -> (Option<(WaitingEnd, Option<String>)>, Option<Arc<RequestHandle>>) {
-    let Due { authorization, permit, submitted_for, .. } = due;
-    let plan = Some(HandedIn { plan, replans: true });
+    let Due { authorization, permit, submitted_for, latest, .. } = due;
+    let plan = Some(HandedIn { plan, replans: true, latest: Some(latest) });
     let submitted = state.requests.submit(&state.coordinator, authorization, permit, plan, submitted_for).await;
     let ended = |how, reason| Some((end(state, how), reason));
     match submitted {

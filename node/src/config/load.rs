@@ -14,7 +14,7 @@ use std::{
 };
 
 use broker::{
-    batch::policy_named,
+    batch::live_policy_named,
     ids::{HostId, MAX_ID_BYTES},
     ledger::LedgerLimits,
     negotiation::NegotiationSettings,
@@ -479,7 +479,7 @@ fn check_batches(settings: &BatchSettings, places: &Places) -> Result<(), Config
     if settings.every.is_some_and(|every| every < BATCH_EVERY_MIN) {
         return Err(places.wrong("batch.every", "expected at least 1s"));
     }
-    policy_named(&settings.policy).map(drop).map_err(|error| places.wrong("batch.policy", error))
+    live_policy_named(&settings.policy).map(drop).map_err(|error| places.wrong("batch.policy", error))
 }
 
 fn check_program(places: &Places, key: &str, Program(words): &Program) -> Result<(), ConfigError> {

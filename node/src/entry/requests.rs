@@ -75,6 +75,8 @@ pub struct HandedIn {
     pub plan: HandedPlan,
     /// Whether the request is planned here when that plan cannot be reserved.
     pub replans: bool,
+    /// It starts at this moment at the latest, also where the request says nothing.
+    pub latest: Option<Time>,
 }
 
 impl Requests {
@@ -133,7 +135,10 @@ impl Requests {
     ) -> Result<Arc<RequestHandle>, SubmitError> {
         let now = self.clock.now();
         let Permit { statement, name, .. } = permit;
-        let starts = statement.request.starts(now.utc, self.settings.planner.default_reach)?;
+        let mut starts = statement.request.starts(now.utc, self.settings.planner.default_reach)?;
+        if let Some(latest) = plan.as_ref().and_then(|handed| handed.latest) {
+            starts.1 = starts.1.min(latest).max(starts.0);
+        }
         let (id, request) = (statement.id.clone(), statement.request.clone());
         let agreed = |seat: &HandedSeat, window| {
             let agreement = |host: &Host| host.tariff.agreement(Some(now.utc), window, &seat.amounts);

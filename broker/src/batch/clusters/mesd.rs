@@ -36,6 +36,9 @@ pub(in crate::batch) fn mesd(problem: &Problem, modes: &[Modes], empty: &Room, c
         }
         room.forget_before(now);
         called.retain(|gang| now <= problem.gangs[*gang].latest_start(modes[*gang].all[0].seconds));
+        if called.is_empty() {
+            continue;
+        }
         let loss = |gang: &usize| {
             let mode = allocate(problem, &modes[*gang], &room, *gang, now, choice)?;
             Some((modes[*gang].all[mode].seconds - modes[*gang].all[0].seconds, mode))

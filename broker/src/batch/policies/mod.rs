@@ -20,6 +20,9 @@ pub const POLICIES: [(&str, &str, MakePolicy); 7] = [
     ("jpr", "", clusters::make_jpr),
 ];
 
+/// Policies that nodes have for the hosts that they know.
+const LIVE: [&str; 2] = ["in-order", "slices"];
+
 /// Policies that the format has and this program cannot treat yet.
 const NOT_YET: [&str; 1] = ["colocate"];
 
@@ -32,6 +35,9 @@ pub enum PolicyError {
     /// No policy at all.
     #[error("no policy is called {0:?}; there are {known}", known = known())]
     Unknown(String),
+    /// What it is good for, nodes do not treat yet, and its work is not bounded for hosts of which no two are alike.
+    #[error("the policy {0} is not supported by nodes yet; they have {known}", known = LIVE.join(", "))]
+    NotLive(String),
     /// Something else behind the colon than the policy takes.
     #[error("{policy}: expected {expected}, got {got:?}")]
     Parameter {
@@ -59,4 +65,14 @@ pub fn policy_named(text: &str) -> Result<Box<dyn Policy>, PolicyError> {
         None if NOT_YET.contains(&name) => Err(PolicyError::NotYet(text.to_owned())),
         None => Err(PolicyError::Unknown(text.to_owned())),
     }
+}
+
+/// The policy of that name, if nodes have it.
+///
+/// # Errors
+/// As [`policy_named`].
+pub fn live_policy_named(text: &str) -> Result<Box<dyn Policy>, PolicyError> {
+    let policy = policy_named(text)?;
+    let name = text.split(':').next().unwrap_or(text);
+    if LIVE.contains(&name) { Ok(policy) } else { Err(PolicyError::NotLive(text.to_owned())) }
 }

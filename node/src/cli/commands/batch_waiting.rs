@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use broker::batch::policy_named;
+use broker::batch::live_policy_named;
 use jiff::tz::TimeZone;
 
 use super::{Context, batch::batch_text, batch_file::Reading};
@@ -71,7 +71,7 @@ pub fn drop_one(context: &mut Context, args: &BatchDropArgs) -> Result<Exit, Cli
 /// [`CliError`]
 pub fn run(context: &mut Context, args: &BatchRunArgs) -> Result<Exit, CliError> {
     if let Some(policy) = &args.policy {
-        policy_named(policy).map_err(|error| CliError::of_flag("--policy", error))?;
+        live_policy_named(policy).map_err(|error| CliError::of_flag("--policy", error))?;
     }
     let question = RunQuestion { policy: args.policy.clone(), order: args.order, objective: args.batch_objective };
     let done: BatchRun = context.connect()?.post_waiting("/v1/batches/run", &question, RUNNING)?;

@@ -1,6 +1,6 @@
 //! `kolo receipt`: what sites have signed for a reservation, checked here.
 
-use broker::{cost::Cost, receipt::Receipt, trust::TrustError};
+use broker::{cost::Cost, ids::RequestId, receipt::Receipt, trust::TrustError};
 use discovery::identity::key_of_site;
 
 use super::{Context, path_of};
@@ -23,16 +23,21 @@ pub fn run(context: &mut Context, args: &SelectorArgs) -> Result<Exit, CliError>
     let client = context.connect()?;
     let receipts: Receipts = client.get(&format!("{}/receipts", path_of(&client, &args.selector)?))?;
     context.output.print(&receipts)?;
-    let is_wrong = |one: &&SiteReceipt| read(one).is_err();
+    let is_wrong = |one: &&SiteReceipt| read(one, &receipts.requests).is_err();
     match receipts.receipts.iter().filter(is_wrong).count() {
         0 => Ok(Exit::Done),
         wrong => Err(CliError::failed(format!("{wrong} of {} receipts prove nothing", receipts.receipts.len()))),
     }
 }
 
-/// What a receipt says, if its own site has signed it.
-fn read(one: &SiteReceipt) -> Result<Receipt, TrustError> {
-    Receipt::open(&one.signed, key_of_site)
+/// What a receipt says, if the site that it is shown for has signed it, for one of these requests.
+fn read(one: &SiteReceipt, requests: &[RequestId]) -> Result<Receipt, TrustError> {
+    let receipt = Receipt::open(&one.signed, key_of_site)?;
+    if receipt.site != one.site || !requests.contains(&receipt.request) {
+        let detail = "it is of another site or another request".to_owned();
+        return Err(TrustError::Malformed { kind: "receipt", detail });
+    }
+    Ok(receipt)
 }
 
 impl Report for Receipts {
@@ -43,7 +48,7 @@ impl Report for Receipts {
         let nothing = String::new;
         let row = |one: &SiteReceipt| {
             let site = site_text(one.site.as_str(), &one.site_name);
-            match read(one) {
+            match read(one, &self.requests) {
                 Err(error) => [site, format!("NOT VALID: {error}"), nothing(), nothing(), nothing(), nothing()],
                 Ok(receipt) => {
                     let grants = receipt.grants();
@@ -94,7 +99,11 @@ mod tests {
         };
         let receipt = Receipt::of(("g", &site), &attempt, testing::public(1), &[grant], Time(1_763_700_000));
         let signed = testing::sign(&receipt, &key).into();
-        Receipts { id, receipts: vec![SiteReceipt { site, site_name: "alpha".to_owned(), signed }] }
+        Receipts {
+            requests: vec![id.clone()],
+            id,
+            receipts: vec![SiteReceipt { site, site_name: "alpha".to_owned(), signed }],
+        }
     }
 
     #[test]
@@ -104,10 +113,12 @@ mod tests {
         let line = text.lines().nth(1).unwrap();
         assert!(line.starts_with("alpha (..") && line.contains("gpu1") && line.contains("1.50"), "{text}");
         assert!(line.contains("2025-11-21 08:00:00+00:00"), "{text}");
+        let of_another = Receipts { requests: vec![RequestId::new("r-2").unwrap()], ..self::receipts() };
+        assert!(printed(&of_another, OutputFormat::Table).contains("NOT VALID: receipt: it is of another site"));
         let one = &mut receipts.receipts[0];
         let text = one.signed.text.replace("1500", "1400");
         one.signed = SignedText { text, ..SignedText::clone(&one.signed) }.into();
-        assert!(read(one).is_err());
+        assert!(read(one, &receipts.requests).is_err());
         let text = printed(&receipts, OutputFormat::Table);
         assert!(text.contains("NOT VALID: receipt: the signature is not the author's"), "{text}");
         receipts.receipts.clear();

@@ -126,10 +126,13 @@ impl Policy for Packages {
         if self.planned.is_empty() {
             let mut room: u32 = state.free().iter().sum();
             let mut package = self.order.sorted(waiting, state.jobs);
+            let mut is_closed = false;
             package.retain(|job| {
                 let tasks = state.jobs[*job].tasks;
-                let fits = tasks <= room;
+                let fits = tasks <= room && !is_closed;
                 room -= if fits { tasks } else { 0 };
+                // In the order of arrival nobody overtakes; that is what tells it from "first that fits".
+                is_closed |= !fits && self.order == Order::Fcfs;
                 fits
             });
             // Where the links do not bear all of it, the last ones wait.

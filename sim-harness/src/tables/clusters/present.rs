@@ -90,7 +90,7 @@ fn rows(rows: &[Row]) -> Table {
 }
 
 fn is_classic(row: &Row) -> bool {
-    !row.policy.contains('-') && row.policy.to_uppercase() == row.policy && row.policy != "MESD" && row.policy != "OAS"
+    !row.policy.contains('-') && row.policy.to_uppercase() == row.policy && row.policy != "MESD"
 }
 
 fn against_classic(rows: &[Row]) -> Table {
