@@ -142,6 +142,21 @@ pub fn kolo_sim(arguments: &[&str]) -> Ended {
     run(Command::new(binary("kolo-sim")).args(arguments))
 }
 
+/// Runs `kolo-sim grid` and reads its figures; all its checks must hold.
+///
+/// # Panics
+/// When one does not.
+#[must_use]
+pub fn grid_figures(arguments: &[&str]) -> Value {
+    let ended = kolo_sim(&[&["grid"], arguments, &["--output", "json"]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let figures = ended.json();
+    for wrong in ["violations", "crashes", "failed_checks", "acknowledged_lost", "wedged"] {
+        assert_eq!(figures[wrong], 0, "{wrong}: {ended:?}");
+    }
+    figures
+}
+
 /// A running node and its files.
 pub struct Node {
     name: String,

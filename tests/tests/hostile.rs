@@ -1,0 +1,24 @@
+//! Honest users of an open grid while others attack it; a program of its own, so that the attackers have the machine to themselves and no
+//! other test of a grid takes its processors from the nodes.
+
+#![allow(clippy::unwrap_used, reason = "a test fails loudly when something is missing")]
+
+use end_to_end::grid_figures;
+
+#[test]
+fn honest_users_of_an_open_grid_get_hosts_while_others_hoard_and_block_them() {
+    let size = ["--nodes", "5", "--hosts", "20", "--free", "--hosts-per-request", "2"];
+    let figures =
+        grid_figures(&[&size[..], &["--hostile", "1", "--rate", "1", "--duration", "8s", "--seed", "3"]].concat());
+    // What the first attacker has hoarded stays, and the second one has a share of its own: identities are free.
+    for phase in &figures["hostile"].as_array().unwrap()[..2] {
+        assert_eq!(phase["reserved"], phase["requests"], "{figures}");
+    }
+    assert_eq!(figures["hostile"][2]["failed"], 0, "{figures}");
+    let granted = |phase: usize, attack: &str| figures["hostile"][phase]["deeds"]["granted"][attack].as_u64().unwrap();
+    // The two attackers have one share, since they are of one network: which of them gets it first is chance.
+    let hoarded = [1, 2].map(|phase| granted(phase, "hoard"));
+    assert!(hoarded.iter().sum::<u64>() > 0 && granted(1, "hoard") + granted(1, "block") >= 5, "{figures}");
+    // At each of five sites one of four hosts at a time, and all of the time that there is in seven days.
+    assert!(hoarded.iter().all(|granted| *granted <= 5 * 14), "{figures}");
+}
