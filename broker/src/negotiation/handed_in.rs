@@ -63,6 +63,18 @@ impl PlanMisfit {
     }
 }
 
+impl From<Plan> for HandedPlan {
+    fn from(plan: Plan) -> HandedPlan {
+        let seat = |seat: Seat| HandedSeat {
+            host: seat.host().clone(),
+            site: seat.site,
+            end: seat.window.end,
+            amounts: seat.amounts,
+        };
+        HandedPlan { start: plan.start, shape: plan.shape, hosts: plan.seats.into_iter().map(seat).collect() }
+    }
+}
+
 impl HandedPlan {
     /// The plan, if it is what the user asked for; the request starts by `latest`. A start may lie a little before the plan arrives.
     /// `agreed` says for how much a seat with this window is had.

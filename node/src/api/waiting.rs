@@ -14,9 +14,9 @@ use axum::{Extension, Json, extract::State, http::StatusCode};
 use broker::{
     batch::{BatchLine, BatchObjective, Order},
     ids::RequestId,
-    negotiation::{HandedPlan, HandedSeat},
+    negotiation::HandedPlan,
     offline::Asked,
-    plan::{Plan, PlanOutcome},
+    plan::PlanOutcome,
     request::{Request, RequestDocument},
     time::{Span, Time},
     trust::{Authorization, Permit},
@@ -423,7 +423,7 @@ async fn place(state: &Arc<ApiState>, how: How, due: Vec<Due>) -> Result<BatchLi
     let mut reasons = BTreeMap::new();
     for (one, line) in due.into_iter().zip(answer.lines) {
         match line.outcome {
-            PlanOutcome::Allocated(plan) => placed.push((one, handed(plan))),
+            PlanOutcome::Allocated(plan) => placed.push((one, HandedPlan::from(plan))),
             PlanOutcome::Rejected(rejection) => {
                 reasons.insert(one.asked.id, rejection.reason.detail());
             }
@@ -448,16 +448,6 @@ async fn place(state: &Arc<ApiState>, how: How, due: Vec<Due>) -> Result<BatchLi
     let all = stream::iter(placed).map(submit).buffer_unordered(SIDE_BY_SIDE).collect::<Vec<Result<(), StoreError>>>();
     all.await.into_iter().collect::<Result<(), StoreError>>().map_err(failed)?;
     Ok(answer.batch)
-}
-
-fn handed(plan: Plan) -> HandedPlan {
-    let seat = |seat: broker::plan::Seat| HandedSeat {
-        host: seat.host().clone(),
-        site: seat.site,
-        end: seat.window.end,
-        amounts: seat.amounts,
-    };
-    HandedPlan { start: plan.start, shape: plan.shape, hosts: plan.seats.into_iter().map(seat).collect() }
 }
 
 /// Submits one with its plan; how its wait has ended, if it has, and who coordinates it.

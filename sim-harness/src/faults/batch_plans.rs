@@ -10,9 +10,9 @@ use std::{
 
 use broker::{
     batch::{self, Options as BatchOptions, policy_named},
-    negotiation::{HandedPlan, HandedSeat},
+    negotiation::HandedPlan,
     offline::{Asked, OfflinePlanner, PlanLine},
-    plan::{Plan, PlanOutcome},
+    plan::PlanOutcome,
     request::{Request, RequestDocument},
     snapshot::{GridSnapshot, SnapshotHost},
     time::Span,
@@ -97,20 +97,9 @@ pub fn place(drawn: &Drawn, grid: &Grid, node: usize, requests: Vec<(u64, Reques
             // What is planned again costs no more than what was planned here.
             let budget = if drawn.budget.is_some() && !forgets { Some(plan.cost()) } else { request.budget() };
             let request = Request::try_from(RequestDocument { budget, ..request.into() }).ok()?;
-            Some(Placed { number, request, plan: handed(plan) })
+            Some(Placed { number, request, plan: HandedPlan::from(plan) })
         }
         PlanOutcome::Rejected(_) => None,
     };
     requests.into_iter().zip(answer.lines).filter_map(placed).collect()
-}
-
-/// A plan as a user hands it in.
-pub fn handed(plan: Plan) -> HandedPlan {
-    let seat = |seat: broker::plan::Seat| HandedSeat {
-        host: seat.host().clone(),
-        site: seat.site,
-        end: seat.window.end,
-        amounts: seat.amounts,
-    };
-    HandedPlan { start: plan.start, shape: plan.shape, hosts: plan.seats.into_iter().map(seat).collect() }
 }

@@ -14,7 +14,7 @@ use broker::{
     trust::RequestStatement,
 };
 
-use super::{batch_plans::handed, grid::Grid, node::Running};
+use super::{grid::Grid, node::Running};
 
 /// The plan of the last node that runs, as the coordinator of the request takes it; none when that node has none. A plan that does
 /// not fit its own demand is a violation.
@@ -29,7 +29,7 @@ pub fn plan(grid: &mut Grid, statement: &RequestStatement, starts: (Time, Time))
         .collect();
     let jobs = Job::of_shapes(request, starts).map(|(shape, job)| (shape, Job { asked_at: Some(now.utc), ..job }));
     let PlanOutcome::Allocated(plan) = plan_best(jobs, &candidates, Effort::Fast, 0, &mut ()) else { return None };
-    match checked(grid, node, statement, starts.1, handed(plan)) {
+    match checked(grid, node, statement, starts.1, HandedPlan::from(plan)) {
         Ok(plan) => Some(plan),
         Err(misfit) => {
             grid.violate("a plan fits its demand", Some(&statement.id), misfit.to_string());
