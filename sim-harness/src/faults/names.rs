@@ -2,6 +2,8 @@
 //!
 //! Invariant: a site's name contains its index, and every name passes the checks of its type.
 
+use std::sync::LazyLock;
+
 use broker::{
     amount::Amount,
     ids::{HostId, RequestId, SiteId},
@@ -23,9 +25,16 @@ pub fn index_of(site: &SiteId) -> Option<usize> {
 /// Keys of sites have numbers from here on; those of users have lower ones.
 const SITE_KEYS: u64 = 1 << 40;
 
+/// The keys of the first sites. To make one takes as long as to sign with it, and checks ask for them all the time.
+static FIRST_KEYS: LazyLock<Vec<SigningKey>> = LazyLock::new(|| (0..64).map(make_key).collect());
+
+fn make_key(index: usize) -> SigningKey {
+    testing::key(SITE_KEYS + index as u64)
+}
+
 /// The key of the node of the site with this index.
 pub fn signing_key(index: usize) -> SigningKey {
-    testing::key(SITE_KEYS + index as u64)
+    FIRST_KEYS.get(index).cloned().unwrap_or_else(|| make_key(index))
 }
 
 /// The key that belongs to the name of a site.

@@ -94,6 +94,12 @@ impl Answer {
         self.request.id().map_or("?", |id| id.as_str())
     }
 
+    /// Why the request failed, with the state in which it did.
+    fn why_failed(&self) -> String {
+        let why = self.why_not().unwrap_or_else(|| "no reason given".to_owned());
+        self.view().map_or_else(|| why.clone(), |view| format!("{:?} after {} attempts: {why}", view.state, view.attempts))
+    }
+
     /// Why the request is not reserved, in words; `None` when it is, or when the entry point gave no reason.
     pub fn why_not(&self) -> Option<String> {
         let view = match &self.end {
@@ -125,6 +131,9 @@ pub fn times_ms(times: impl IntoIterator<Item = Duration>) -> Option<Percentiles
     percentiles(&times.into_iter().map(milliseconds).collect::<Vec<_>>())
 }
 
+/// As many reasons are kept of those that failed.
+const FAILURES_MAX: usize = 5;
+
 /// What became of some requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Counts {
@@ -133,6 +142,9 @@ pub struct Counts {
     pub reserved: usize,
     pub rejected: usize,
     pub failed: usize,
+    /// Why the first [`FAILURES_MAX`] of them failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<String>,
     /// Attempts that a site refused.
     pub conflicts: u64,
     pub attempts: u64,
@@ -157,7 +169,12 @@ impl Counts {
         match answer.outcome() {
             Outcome::Reserved => self.reserved += 1,
             Outcome::Rejected => self.rejected += 1,
-            Outcome::Failed => self.failed += 1,
+            Outcome::Failed => {
+                self.failed += 1;
+                if self.failures.len() < FAILURES_MAX {
+                    self.failures.push(format!("{}: {}", answer.label(), answer.why_failed()));
+                }
+            }
         }
         self.conflicts += answer.view().map_or(0, |view| view.conflicts);
         self.attempts += answer.view().map_or(0, |view| view.attempts);
@@ -184,6 +201,16 @@ pub mod tests {
             fate: Fate::Kept,
             after: None,
         }
+    }
+
+    #[test]
+    fn counts_say_why_requests_failed() {
+        let lost = Answer { end: Err("gone".to_owned()), ..answer("failed", &json!(null), 1) };
+        let refused = (0..FAILURES_MAX).map(|_| answer("refused", &json!(null), 1));
+        let answers: Vec<Answer> = std::iter::once(lost).chain(refused).collect();
+        let counts = Counts::of(&answers);
+        assert_eq!((counts.failed, counts.failures.len()), (6, 5));
+        assert_eq!(counts.failures[..2], ["r1: gone", "r1: Refused after 2 attempts: no reason given"]);
     }
 
     #[test]
