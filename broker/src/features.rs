@@ -124,7 +124,7 @@ fn needed_by(demand: &Demand, table: &[(&str, IsUsed)]) -> Features {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Request;
+    use crate::{request::Request, time::Span};
 
     fn demand(text: &str) -> Demand {
         serde_json::from_str::<Request>(text).unwrap().demand().clone()
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(Features::own().lacks(&Features::needed_by(&named)), None);
         let shaped = demand(r#"{"shapes":[{"hosts":1,"duration":1}]}"#);
         assert_eq!(Features::needed_by(&shaped), features(&["requests/1", "shapes/1"]));
-        let rest = shaped.rest(1, &std::iter::empty(), &BTreeSet::new()).unwrap();
+        let rest = shaped.rest(1, &std::iter::empty(), (&BTreeSet::new(), Span(1))).unwrap();
         assert_eq!(Features::needed_by(&rest), features(&["requests/1", "shapes/1"]), "so does what is left of it");
     }
 }

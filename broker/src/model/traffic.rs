@@ -43,6 +43,23 @@ impl Traffic {
         Span(u64::try_from(parts.div_ceil(1000 * speed)).unwrap_or(u64::MAX))
     }
 
+    /// The least speed at which seats last no longer than `lasting`; none when no speed does it.
+    #[must_use]
+    pub fn slowest(self, work: Span, lasting: Span) -> Option<Speed> {
+        let is_enough = |thousandths: u32| {
+            Speed::try_from(thousandths).is_ok_and(|speed| self.length(work, speed) <= lasting)
+        };
+        let (mut too_slow, mut enough) = (0, u32::MAX);
+        if !is_enough(enough) {
+            return None;
+        }
+        while too_slow + 1 < enough {
+            let middle = u32::midpoint(too_slow, enough);
+            if is_enough(middle) { enough = middle } else { too_slow = middle }
+        }
+        Speed::try_from(enough).ok()
+    }
+
     /// What `here` of all `seats` at a site put on its link: `ceil(t * b * (N - t) / (N - 1))`, nothing when all are there.
     #[must_use]
     pub fn load(self, here: usize, seats: usize) -> Amount {
@@ -130,6 +147,11 @@ mod tests {
             // length - 1 < L * (c * 1000 + (1000 - c) * p) / (1000 * p) <= length
             let (parts, whole) = (u128::from(compute) * 1000 + u128::from(1000 - compute) * u128::from(speed), u128::from(speed) * 1000);
             prop_assert!((length - 1) * whole < u128::from(work) * parts && u128::from(work) * parts <= length * whole);
+            let lasting = traffic.length(Span(work), Speed::try_from(speed).unwrap());
+            let slowest = traffic.slowest(Span(work), lasting).unwrap();
+            prop_assert!(slowest <= Speed::try_from(speed).unwrap() && traffic.length(Span(work), slowest) <= lasting);
+            let slower = Speed::try_from(slowest.thousandths() - 1);
+            prop_assert!(slower.is_ok_and(|slower| traffic.length(Span(work), slower) > lasting) || slowest.thousandths() == 1);
             let load = traffic.load(here, seats).0;
             let (sent, pairs) = (here as u64 * mbps * (seats - here) as u64, seats as u64 - 1);
             prop_assert_eq!(load, sent.div_ceil(pairs.max(1)));
