@@ -48,6 +48,11 @@ impl Uplinks {
         self.0.get(site)
     }
 
+    /// The sites that have a limit, with their links.
+    pub fn iter(&self) -> impl Iterator<Item = (&SiteId, &Uplink)> {
+        self.0.iter()
+    }
+
     /// Whether all loads fit through the whole of `window`.
     #[must_use]
     pub fn admit(&self, window: Window, loads: &Loads) -> bool {

@@ -1,0 +1,84 @@
+//! The uplink of a site carries what its bookings say, worked out again from what their users have asked, and no more than it can; what
+//! users were told fits into the links.
+//!
+//! Invariant: shares no code with the ledger, and takes the traffic of a request from its user. With t of N hosts at a site each booking
+//! puts `ceil(t b (N - t) / (N - 1))` on the link: two bookings of one request never less than both hosts together would.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use broker::{
+    amount::Amount,
+    demand::Demand,
+    ids::{RequestId, ShapeNumber, SiteId},
+    ledger::{Booking, Books},
+    plan::Plan,
+    resources::{ResourceName, amount_of},
+    time::{Now, Time},
+};
+
+use super::super::{grid::Grid, names};
+use crate::engine::SiteLedger;
+
+/// What so many hosts of a demand put on the link of their site, in Mbit/s.
+fn load(demand: &Demand, here: usize) -> u64 {
+    let (here, seats) = (here as u64, demand.seats_in_all() as u64);
+    let sent = demand.traffic().map_or(0, |traffic| here * traffic.mbps.0 * seats.saturating_sub(here));
+    sent.div_ceil(seats.saturating_sub(1).max(1))
+}
+
+/// What a user has asked, in this shape.
+fn demand_of<'g>(grid: &'g Grid, request: &RequestId, shape: ShapeNumber) -> Option<&'g Demand> {
+    grid.users.get(request)?.request.shape(shape)
+}
+
+/// Compares the books of a site's uplink with all its bookings, from now on.
+pub fn check_ledger(grid: &Grid, node: usize, ledger: &SiteLedger, now: Now) -> Result<(), Box<(RequestId, String)>> {
+    let Some(books) = ledger.uplink() else { return Ok(()) };
+    let of = |booking| {
+        let Booking { attempt, shape, grants, .. } = booking;
+        let load = demand_of(grid, &attempt.request, *shape).map_or(0, |demand| load(demand, grants.len()));
+        (booking, load)
+    };
+    let loads: Vec<(&Booking, u64)> = ledger.bookings().map(of).filter(|(_, load)| *load > 0).collect();
+    let name = ResourceName::mbps();
+    let capacity = amount_of(&books.host().capacity, &name);
+    let starts = loads.iter().flat_map(|(booking, _)| [booking.window.start, booking.window.end]);
+    let steps = books.promised().occupancy(&name).map_or_else(Vec::new, broker::schedule::Occupancy::steps);
+    let times: BTreeSet<Time> = starts.chain(steps.into_iter().map(|(at, _)| at)).map(|at| at.max(now.utc)).collect();
+    for at in times {
+        let under_way = || loads.iter().filter(|(booking, _)| booking.window.start <= at && at < booking.window.end);
+        let sum: u64 = under_way().map(|(_, load)| load).sum();
+        let booked = books.promised().occupancy(&name).map_or(Amount::ZERO, |promised| promised.used_at(at));
+        let last = under_way().last().or(loads.last());
+        let request = last.map_or_else(|| names::request(0), |(booking, _)| booking.attempt.request.clone());
+        if booked.0 != sum {
+            let what = format!("{booked} Mbit/s of the uplink are booked at {}, the bookings say {sum}", at.0);
+            return Err(Box::new((request, what)));
+        }
+        let new = under_way().find(|(booking, _)| !grid.nodes[node].begun.contains(&booking.attempt));
+        if let Some((booking, _)) = new
+            && sum > capacity.0
+        {
+            let what = format!("{sum} Mbit/s are on the uplink at {}, which carries {capacity}", at.0);
+            return Err(Box::new((booking.attempt.request.clone(), what)));
+        }
+    }
+    Ok(())
+}
+
+/// What users were told puts no more on a link than its site ever had, and lasts as long as the slowest host needs.
+pub fn check_plan(grid: &Grid, demand: &Demand, plan: &Plan) -> Result<(), String> {
+    if plan.traffic != demand.traffic() {
+        return Err(format!("a plan with the traffic {:?}, {:?} was asked for", plan.traffic, demand.traffic()));
+    }
+    let mut here: BTreeMap<&SiteId, usize> = BTreeMap::new();
+    plan.seats.iter().for_each(|seat| *here.entry(&seat.site).or_default() += 1);
+    for (site, seats) in here {
+        let uplink = names::index_of(site).and_then(|index| grid.nodes[index].uplink_at_first);
+        let load = load(demand, seats);
+        if let Some(uplink) = uplink.filter(|uplink| load > uplink.0) {
+            return Err(format!("{seats} hosts at {site} put {load} Mbit/s on its uplink, which carries {uplink}"));
+        }
+    }
+    Ok(())
+}
