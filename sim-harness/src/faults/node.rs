@@ -18,6 +18,7 @@ use broker::{
     schedule::Schedule,
     time::{Span, Time, Window},
     trust::{Authorization, Chain, Gate, SignedText},
+    uplinks::unit_of,
 };
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -235,10 +236,11 @@ impl Node {
             _ => {}
         }
         let book_fault = canary.and_then(Canary::of_books);
-        let (site, hosts, uplink) = (self.site.clone(), self.hosts.clone(), self.uplink);
+        let (site, mut hosts) = (self.site.clone(), self.hosts.clone());
+        hosts.extend(self.uplink.map(|mbps| (unit_of(mbps), Schedule::default())));
         let key = names::index_of(&site).map(|index| Arc::new(names::signing_key(index)));
         let receipts = key.map(|key| Receipts { key, key_of: names::key_of });
-        let setup = Setup { site, hosts, uplink, gate, limits, negotiation, receipts, book_fault };
+        let setup = Setup { site, hosts, gate, limits, negotiation, receipts, book_fault };
         let is_resumed = canary != Some(Canary::ReuseAttemptNumbers);
         let seed_of = |place| seed.wrapping_add(place);
         let (machines, misfits) = Machines::open(setup, &self.disk, kept, is_resumed, seed_of, clocks);

@@ -316,6 +316,7 @@ impl Trial {
                 self.is_over = true;
                 checks::check_books(grid);
                 checks::check_dues(grid);
+                grid.figures.over_links += checks::over_links(grid);
             }
             Some((request, what)) if grid.now().ms() >= deadline => grid.violate("settles", request.as_ref(), what),
             Some(_) => grid.after(LOOK_EVERY_MS, Event::Look),

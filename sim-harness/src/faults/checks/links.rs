@@ -10,10 +10,10 @@ use broker::{
     amount::Amount,
     demand::Demand,
     ids::{RequestId, ShapeNumber, SiteId},
-    ledger::{Booking, Books},
+    ledger::{Booking, BookingRecord, Books},
     plan::Plan,
     resources::{ResourceName, amount_of},
-    time::{Now, Time},
+    time::{Now, Time, Window},
 };
 
 use super::super::{grid::Grid, names};
@@ -81,4 +81,38 @@ pub fn check_plan(grid: &Grid, demand: &Demand, plan: &Plan) -> Result<(), Strin
         }
     }
     Ok(())
+}
+
+/// Whether the uplink of a site, as its ledger is now, has too little room for some number of the hosts of a reservation: whatever
+/// has no room on the hosts is lost first.
+pub fn may_lack_room(grid: &Grid, ledger: &SiteLedger, reservation: &BookingRecord, now: Now) -> bool {
+    let Some(demand) = demand_of(grid, &reservation.attempt.request, reservation.shape) else { return false };
+    let Some(books) = ledger.uplink() else { return false };
+    let rest = Window { start: reservation.window.start.max(now.utc), ..reservation.window };
+    let most = (1..=reservation.grants.len()).map(|here| load(demand, here)).max().unwrap_or(0);
+    let name = ResourceName::mbps();
+    rest.is_valid() && books.promised().peak(&name, rest).0 + most > amount_of(&books.host().capacity, &name).0
+}
+
+/// Whether the links bear new hosts of a reservation at these sites, one entry a host, beside all that is reserved.
+pub fn bear(grid: &Grid, demand: &Demand, plan: &Plan, new: &[&SiteId]) -> bool {
+    let mut here: BTreeMap<&SiteId, usize> = BTreeMap::new();
+    new.iter().for_each(|site| *here.entry(site).or_default() += 1);
+    here.into_iter().all(|(site, seats)| {
+        let running = names::index_of(site).and_then(|index| grid.nodes[index].running());
+        let Some(books) = running.and_then(|running| running.machines.ledger.uplink()) else { return true };
+        let name = ResourceName::mbps();
+        books.reserved().peak(&name, plan.window()).0 + load(demand, seats) <= amount_of(&books.host().capacity, &name).0
+    })
+}
+
+/// The bookings that put something on the link of a site that has a limit.
+pub fn over_links(grid: &Grid) -> u64 {
+    let ledgers = grid.nodes.iter().filter_map(|node| Some(&node.running()?.machines.ledger));
+    let limited = ledgers.filter(|ledger| ledger.uplink().is_some());
+    let is_over = |booking: &&Booking| {
+        let demand = demand_of(grid, &booking.attempt.request, booking.shape);
+        demand.is_some_and(|demand| load(demand, booking.grants.len()) > 0)
+    };
+    limited.map(|ledger| ledger.bookings().filter(is_over).count() as u64).sum()
 }

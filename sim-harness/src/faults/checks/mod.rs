@@ -19,6 +19,7 @@ use broker::{ids::RequestId, ledger::Booking, protocol::AttemptId, time::Time};
 
 pub use self::{
     durable::check_reported,
+    links::over_links,
     lost::{check_dropped, check_news},
     money::check_dues,
     repeat::{booked, check_repeat},
