@@ -239,6 +239,10 @@ impl Question<'_> {
 
     /// What it costs to start earlier; none where nothing costs anything.
     fn front(&self, demand: &Demand, candidates: &[Candidate<'_>]) -> Option<PriceFront> {
+        // It knows neither links nor hosts that end together.
+        if demand.traffic().is_some() {
+            return None;
+        }
         candidates.iter().find(|candidate| !candidate.host.tariff.prices.is_empty())?;
         let job = Job { demand, budget: None, asked_at: Some(self.now), ..Job::of(self.request, self.window) };
         let front = phases::front(&job, candidates, self.effort, self.seed);
