@@ -198,21 +198,7 @@ pub struct Request {
 impl TryFrom<RequestDocument> for Request {
     type Error = RequestError;
 
-    /// What a node can treat: traffic is refused.
     fn try_from(document: RequestDocument) -> Result<Request, RequestError> {
-        if document.traffic.is_some() {
-            return Err(RequestError::NotYetSupported { key: "traffic", value: "" });
-        }
-        Request::of_snapshot(document)
-    }
-}
-
-impl Request {
-    /// A request that is planned on a snapshot, where it may have traffic.
-    ///
-    /// # Errors
-    /// [`RequestError`], which names the key.
-    pub fn of_snapshot(document: RequestDocument) -> Result<Request, RequestError> {
         let window = checked_window(&document)?;
         let (id, extends) = (document.id.clone(), document.extends.clone());
         let RequestDocument { objective, budget, effort, move_on_loss, .. } = document;
@@ -503,7 +489,6 @@ mod tests {
                 "shapes[1].hosts: 2 asked",
             ),
             (&too_many_shapes, "shapes: at most 64 entries, got 65"),
-            (r#"{"hosts":1,"work":1,"traffic":{"mbps":5}}"#, "traffic: not yet supported"),
             (r#"{"hosts":1,"work":1,"scale":[1,2]}"#, "not yet supported"),
         ] {
             let error = read(text).unwrap_err();
@@ -539,8 +524,8 @@ mod tests {
     }
 
     #[test]
-    fn traffic_is_read_for_a_snapshot_and_checked() {
-        let read = |text: &str| Request::of_snapshot(serde_json::from_str(text).unwrap());
+    fn traffic_is_read_and_checked() {
+        let read = |text: &str| Request::try_from(serde_json::from_str::<RequestDocument>(text).unwrap());
         let request = read(r#"{"hosts":3,"work":90,"traffic":{"mbps":5}}"#).unwrap();
         let speed = |thousandths: u32| Speed::try_from(thousandths).unwrap();
         assert_eq!(request.demand().traffic(), Some(Traffic { mbps: Amount(5), compute: 1000 }));

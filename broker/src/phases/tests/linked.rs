@@ -142,7 +142,7 @@ fn check(case: &Case, seed: u64, limits: &Limits, is_exact: bool) {
     for (kind, best) in KINDS.iter().zip(best(case, &grid)) {
         let document: RequestDocument = serde_json::from_value(document(&case.raw, kind)).unwrap();
         let (traffic, budget) = (Some(case.traffic), case.budget.map(Cost));
-        let request = Request::of_snapshot(RequestDocument { traffic, budget, ..document }).unwrap();
+        let request = Request::try_from(RequestDocument { traffic, budget, ..document }).unwrap();
         let (first, last) = case.starts;
         let job = Job { uplinks: &links, ..Job::of(&request, (Time(first), Time(last))) };
         match plan_within(&job, &grid.candidates(request.demand()), limits, seed, &mut ()) {
@@ -220,7 +220,7 @@ fn an_answer_names_the_link_that_is_short() {
         let raw = RawRequest { total: [total, None, None], ..raw.clone() };
         let document: RequestDocument = serde_json::from_value(document(&raw, "start")).unwrap();
         let traffic = Some(Traffic { mbps: Amount(60), compute: 1000 });
-        let request = Request::of_snapshot(RequestDocument { traffic, ..document }).unwrap();
+        let request = Request::try_from(RequestDocument { traffic, ..document }).unwrap();
         let job = Job { uplinks: &links, ..Job::of(&request, (Time(0), Time(50))) };
         match plan(&job, &grid.all(), Effort::Balanced, 1, &mut ()) {
             PlanOutcome::Rejected(Rejection { reason, start_proven: true }) => Some((reason.code(), reason.detail())),
