@@ -23,6 +23,24 @@ pub struct Traffic {
     pub compute: u32,
 }
 
+/// The traffic of a request and the number of its seats: all that is needed to know what those at one site put on its link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Talk {
+    /// What each seat sends.
+    pub traffic: Traffic,
+    /// N, of the whole request.
+    pub seats: u32,
+}
+
+impl Talk {
+    /// What so many seats put on the link of the site that they are booked at, in Mbit/s.
+    #[must_use]
+    pub fn load(self, here: usize) -> Amount {
+        self.traffic.load(here, self.seats as usize)
+    }
+}
+
 fn all_compute() -> u32 {
     Traffic::COMPUTE_MAX
 }
@@ -46,9 +64,8 @@ impl Traffic {
     /// The least speed at which seats last no longer than `lasting`; none when no speed does it.
     #[must_use]
     pub fn slowest(self, work: Span, lasting: Span) -> Option<Speed> {
-        let is_enough = |thousandths: u32| {
-            Speed::try_from(thousandths).is_ok_and(|speed| self.length(work, speed) <= lasting)
-        };
+        let is_enough =
+            |thousandths: u32| Speed::try_from(thousandths).is_ok_and(|speed| self.length(work, speed) <= lasting);
         let (mut too_slow, mut enough) = (0, u32::MAX);
         if !is_enough(enough) {
             return None;

@@ -198,7 +198,12 @@ fn is_sound(demand: &Demand, grants: &[Grant]) -> bool {
         let begins_with_others = grant.window.start == grants[0].window.start && grant.window.is_valid();
         let ends_with_others = demand.traffic().is_none() || grant.window.end == grants[0].window.end;
         let is_of_shape = !demand.is_of_shape() || is_as_asked(demand, grant);
-        is_asked_for && is_of_shape && begins_with_others && ends_with_others && grant.agreed.is_bounded() && seats.insert(grant.seat)
+        is_asked_for
+            && is_of_shape
+            && begins_with_others
+            && ends_with_others
+            && grant.agreed.is_bounded()
+            && seats.insert(grant.seat)
     })
 }
 

@@ -218,8 +218,7 @@ impl There {
 
     /// The cheapest N hosts that the links bear. `seats` is some way to have N seats at few enough sites.
     fn cheapest(&self, links: &Links<'_>, pick: usize, sites_max: usize, seats: &[usize], steps_left: &mut u64) -> Set {
-        let may_be_home =
-            |site: &usize| {
+        let may_be_home = |site: &usize| {
             let (most, least) = (self.most[*site], links.all - self.most[*site]);
             most < links.all / 2 && least <= pick && self.available[*site] >= least
         };

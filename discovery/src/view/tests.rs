@@ -31,6 +31,7 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
             speed: broker::host::Speed::REFERENCE,
             tariff: Default::default(),
         }],
+        uplink: None,
         addresses: Vec::new(),
         features: Features::own(),
     }

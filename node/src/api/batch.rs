@@ -18,6 +18,7 @@ use broker::{
     request::{Request, RequestDocument, RequestError},
     snapshot::{GridSnapshot, SnapshotHost, SnapshotSite},
     time::Time,
+    uplinks::Uplink,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -154,7 +155,7 @@ pub async fn answer(state: &ApiState, how: How, asked: Vec<Asked>) -> Result<(Ba
     let requests: Vec<&Request> = asked.iter().filter_map(Asked::request).collect();
     let hosts = find_hosts(state, &requests, settings.m_max as usize, now).await;
     let talks = requests.iter().any(|request| request.demand().traffic().is_some());
-    let uplinks = state.discovery.uplinks(hosts.iter().map(|host| &host.site).filter(|_| talks));
+    let uplinks = state.discovery.view().uplinks(hosts.iter().map(|host| &host.site).filter(|_| talks));
     let site = |(id, link): (&SiteId, &Uplink)| SnapshotSite { id: id.clone(), uplink: Some(link.clone()) };
     let of_sites = uplinks.iter().map(site).collect();
     let sites: Vec<SiteId> = hosts.iter().map(|host| host.site.clone()).collect();

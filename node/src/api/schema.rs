@@ -164,8 +164,10 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
                 let whole = ObjectBuilder::new().description(Some(about)).schema_type(Type::Integer);
                 whole.minimum(Some(0)).maximum(Some(most))
             };
-            let mbps = whole("What a host sends to all others, in Mbit/s", i64::try_from(Amount::MAX.0).unwrap_or(i64::MAX));
-            let compute = whole("Which part of the work a slow host makes longer, in thousandths", Traffic::COMPUTE_MAX.into());
+            let mbps =
+                whole("What a host sends to all others, in Mbit/s", i64::try_from(Amount::MAX.0).unwrap_or(i64::MAX));
+            let compute =
+                whole("Which part of the work a slow host makes longer, in thousandths", Traffic::COMPUTE_MAX.into());
             let traffic = plain.schema_type(of(Type::Object)).additional_properties(Some(closed));
             traffic.property("mbps", mbps).required("mbps").property("compute", compute).into()
         }

@@ -49,7 +49,8 @@ impl Links {
         }
         let mut asked = RequestDocument::from(request.clone());
         asked.work = asked.work.or(asked.duration.take());
-        asked.traffic = Some(Traffic { mbps: Amount(one_of(&mut random, &TRAFFIC)), compute: one_of(&mut random, &COMPUTE) });
+        asked.traffic =
+            Some(Traffic { mbps: Amount(one_of(&mut random, &TRAFFIC)), compute: one_of(&mut random, &COMPUTE) });
         Request::try_from(asked).unwrap_or(request)
     }
 }

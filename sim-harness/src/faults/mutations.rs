@@ -45,10 +45,7 @@ pub fn mutate_question(grid: &mut Grid, from: usize, mut request: SiteRequest) -
         }
         (
             Some(
-                canary @ (Canary::GrantLonger
-                | Canary::IgnoreDeadline
-                | Canary::ShareWholeHosts
-                | Canary::LoadPerHost),
+                canary @ (Canary::GrantLonger | Canary::IgnoreDeadline | Canary::ShareWholeHosts | Canary::LoadPerHost),
             ),
             SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. },
         ) => grant_otherwise(grid, canary, hold),

@@ -253,14 +253,15 @@ impl Trial {
             Some(demands) => demands.vary(number, request),
             None => Some(request),
         });
-        request.map(|request| match &grid.options.money {
-            Some(money) => money.vary(number, request),
-            None => request,
-        })
-        .map(|request| match &grid.options.links {
-            Some(links) => links.vary(number, request),
-            None => request,
-        })
+        request
+            .map(|request| match &grid.options.money {
+                Some(money) => money.vary(number, request),
+                None => request,
+            })
+            .map(|request| match &grid.options.links {
+                Some(links) => links.vary(number, request),
+                None => request,
+            })
     }
 
     /// A user asks a node, other than the present one, to coordinate a request; `only_if_gone`: when the present one is gone

@@ -47,6 +47,7 @@ fn advert(site: &SiteId) -> Advert {
         time_to_live_s: 60,
         contact: Some("ssh {user}@{host}".to_owned()),
         hosts: vec![host("h1"), host("h2")],
+        uplink: None,
         addresses: vec!["/ip4/127.0.0.1/tcp/4001".to_owned()],
         features: Features::own(),
     }

@@ -102,7 +102,8 @@ pub fn bear(grid: &Grid, demand: &Demand, plan: &Plan, new: &[&SiteId]) -> bool 
         let running = names::index_of(site).and_then(|index| grid.nodes[index].running());
         let Some(books) = running.and_then(|running| running.machines.ledger.uplink()) else { return true };
         let name = ResourceName::mbps();
-        books.reserved().peak(&name, plan.window()).0 + load(demand, seats) <= amount_of(&books.host().capacity, &name).0
+        books.reserved().peak(&name, plan.window()).0 + load(demand, seats)
+            <= amount_of(&books.host().capacity, &name).0
     })
 }
 
