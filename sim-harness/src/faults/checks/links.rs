@@ -34,12 +34,12 @@ fn demand_of<'g>(grid: &'g Grid, request: &RequestId, shape: ShapeNumber) -> Opt
 /// Compares the books of a site's uplink with all its bookings, from now on.
 pub fn check_ledger(grid: &Grid, node: usize, ledger: &SiteLedger, now: Now) -> Result<(), Box<(RequestId, String)>> {
     let Some(books) = ledger.uplink() else { return Ok(()) };
-    let of = |booking| {
-        let Booking { attempt, shape, grants, .. } = booking;
-        let load = demand_of(grid, &attempt.request, *shape).map_or(0, |demand| load(demand, grants.len()));
-        (booking, load)
+    let load_of = |booking: &Booking| {
+        let demand = demand_of(grid, &booking.attempt.request, booking.shape);
+        demand.map_or(0, |demand| load(demand, booking.grants.len()))
     };
-    let loads: Vec<(&Booking, u64)> = ledger.bookings().map(of).filter(|(_, load)| *load > 0).collect();
+    let loads = ledger.bookings().map(|booking| (booking, load_of(booking))).filter(|(_, load)| *load > 0);
+    let loads: Vec<(&Booking, u64)> = loads.collect();
     let name = ResourceName::mbps();
     let capacity = amount_of(&books.host().capacity, &name);
     let starts = loads.iter().flat_map(|(booking, _)| [booking.window.start, booking.window.end]);
