@@ -127,6 +127,7 @@ pub fn run(args: &StallArgs) -> anyhow::Result<ExitCode> {
         grid: grid.clone(),
         is_closed: false,
         limits_strangers: false,
+        uplink_mbps: None,
     };
     let cluster = Cluster::new(launch, Interrupt::install()?);
     cluster.start(1, |_| ())?;
