@@ -18,7 +18,7 @@ use crate::{
     resources::ResourceName,
     schedule::Schedule,
     time::{Millis, Now, Span, Time},
-    trust::testing,
+    trust::{OwnerPolicy, testing},
     uplinks::unit_of,
 };
 
@@ -205,6 +205,26 @@ fn the_owner_may_take_of_the_link_and_nobody_asks_for_it_as_a_host() {
     let grants = vec![Grant { place: Place::Host(HostId::uplink()), amounts: cpu(1000), ..asked.grants[0].clone() }];
     let (answer, _) = ask(&mut ledger, at(0), "entry", SiteRequest::Hold(HoldRequest { grants, ..asked }));
     assert!(matches!(reason(answer), RefusalReason::Malformed(what) if what.contains("the uplink is no host")));
+}
+
+#[test]
+fn a_user_has_no_more_of_the_link_than_of_the_site() {
+    let (mut ledger, _) = open(1000, 7, Vec::new(), at(0));
+    let policy = OwnerPolicy { site_share_percent: Some(50), ..OwnerPolicy::default() };
+    ledger.gate.lock().set_policy(policy);
+    book(&mut ledger, attempt("r", 1), (300, 2), 2_000, 0..1);
+    let (answer, _) = ask(&mut ledger, at(0), "entry", hold(attempt("s", 1), (201, 2), 2_000, 1..2));
+    let SiteAnswer::Refused(refusal) = answer else { panic!("{answer:?}") };
+    assert!(
+        refusal.reason.to_string().contains("would have 501 of mbps at a time, 500 are allowed"),
+        "{}",
+        refusal.reason
+    );
+    let shown: Vec<_> = refusal.hosts.iter().map(|state| (state.host.as_str(), used(&state.schedule, 2_000))).collect();
+    assert_eq!(shown, [("h1", 0), ("uplink", 1300)], "none of it is left, as far as this user goes");
+    book(&mut ledger, attempt("s", 2), (200, 2), 2_000, 1..2);
+    ask(&mut ledger, at(0), "entry", SiteRequest::Release(attempt("r", 1)));
+    book(&mut ledger, attempt("t", 1), (300, 2), 2_000, 2..3);
 }
 
 /// What each seat of the requests sends, and how many seats they have.
