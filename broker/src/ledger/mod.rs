@@ -162,7 +162,7 @@ impl<B: Books> Ledger<B> {
     ) -> (Ledger<B>, Vec<BookingRecord>) {
         let mut hosts: BTreeMap<HostId, B> = hosts.into_iter().map(|books| (books.host().id.clone(), books)).collect();
         let uplink = hosts.remove(&HostId::uplink());
-        let shares = Shares::of(hosts.values().map(Books::host));
+        let shares = Shares::of(hosts.values().map(Books::host), uplink.as_ref().map(Books::host));
         let tombstones = Tombstones::new(limits.max_tombstones);
         let gone = Expiring::new(limits.max_tombstones);
         let evicted = Expiring::new(limits.max_tombstones);
@@ -374,14 +374,18 @@ impl<B: Books> Ledger<B> {
 
     /// Takes a new booking in.
     fn begin(&mut self, booking: Booking) {
-        self.shares.add(&self.site, &booking);
+        let taken = self.taken_by(&booking);
+        self.shares.add(&self.site, &booking, &taken);
+        drop(taken);
         self.insert(booking);
     }
 
     /// Takes a booking out for good.
     fn end(&mut self, attempt: &AttemptId) -> Option<Booking> {
         let booking = self.take(attempt)?;
-        self.shares.remove(&self.site, &booking);
+        let taken = self.taken_by(&booking);
+        self.shares.remove(&self.site, &booking, &taken);
+        drop(taken);
         Some(booking)
     }
 

@@ -78,3 +78,7 @@ impl<B: Books> Ledger<B> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "uplink_tests.rs"]
+mod tests;
