@@ -232,6 +232,8 @@ pub struct PublicBooking {
     pub grants: Vec<Grant>,
     /// The user's name, for display.
     pub user: String,
+    /// What the seats put on the site's uplink, in Mbit/s.
+    pub load: Amount,
 }
 
 /// A booking of a request, for the node that takes it over.

@@ -112,7 +112,7 @@ async fn who_has_had_large_answers_waits_before_the_next() {
     eventually("connected", connected).await;
     let attempt =
         AttemptId { entry_point: b.discovery.site_id().clone(), request: RequestId::new("r").unwrap(), attempt: 1 };
-    let booking = PublicBooking { attempt, grants: Vec::new(), user: "ada".to_owned() };
+    let booking = PublicBooking { attempt, grants: Vec::new(), user: "ada".to_owned(), load: Amount(0) };
     let large = SiteAnswer::Bookings {
         bookings: vec![booking; 1_000],
         is_complete: true,

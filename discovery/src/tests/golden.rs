@@ -185,7 +185,7 @@ fn answers() -> Vec<WireAnswer> {
             version: version(),
         },
         SiteAnswer::Bookings {
-            bookings: vec![PublicBooking { attempt, grants, user: "ada".to_owned() }],
+            bookings: vec![PublicBooking { attempt, grants, user: "ada".to_owned(), load: Amount(300) }],
             is_complete: true,
             is_withheld: false,
             version: version(),
