@@ -1,6 +1,6 @@
 //! Requests with traffic over real nodes: no uplink carries more than it can, and a no names the one that is short.
 
-use end_to_end::{Node, grid_figures, hosts};
+use end_to_end::{Node, hosts, kolo_sim};
 
 #[test]
 fn what_an_uplink_does_not_carry_is_refused_by_its_name_until_it_is_free_again() {
@@ -38,8 +38,12 @@ fn what_an_uplink_does_not_carry_is_refused_by_its_name_until_it_is_free_again()
 
 #[test]
 fn many_users_at_once_overload_neither_hosts_nor_links() {
-    let size = ["--nodes", "5", "--hosts", "20", "--count", "40", "--entry-points", "5", "--hosts-per-request", "4"];
-    let figures = grid_figures(&[&size[..], &["--free", "--traffic", "30", "--uplink", "100", "--seed", "3"]].concat());
+    let size = ["grid", "--nodes", "5", "--hosts", "20", "--count", "40", "--hosts-per-request", "4", "--free"];
+    let links = ["--entry-points", "5", "--traffic", "30", "--uplink", "100", "--seed", "3", "--output", "json"];
+    let ended = kolo_sim(&[&size[..], &links].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let figures = ended.json();
+    assert_eq!((&figures["violations"], &figures["failed_checks"]), (&0.into(), &0.into()), "{figures}");
     let links = &figures["links"];
     assert!(links["over_links"].as_u64() >= Some(3), "{figures}");
     assert_eq!((&links["with_traffic"]["requests"], &links["with_traffic"]["failed"]), (&20.into(), &0.into()));
