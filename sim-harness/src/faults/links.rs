@@ -10,8 +10,6 @@ use broker::{
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::options::one_of;
-
 /// Capacities of uplinks, in Mbit/s; none has no limit.
 const UPLINKS: [Option<Amount>; 6] =
     [None, Some(Amount(15)), Some(Amount(60)), Some(Amount(60)), Some(Amount(150)), Some(Amount(600))];
@@ -38,7 +36,8 @@ impl Links {
 
     /// The capacity of a site's uplink, in Mbit/s; none without a limit.
     pub fn uplink_of(&self, site: u64) -> Option<Amount> {
-        one_of(&mut Xoshiro256PlusPlus::seed_from_u64(self.seed.wrapping_add(site)), &UPLINKS)
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed.wrapping_add(site));
+        UPLINKS[random.random_range(0..UPLINKS.len())]
     }
 
     /// The request with this number, with traffic for some.
