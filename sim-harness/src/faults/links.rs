@@ -48,8 +48,8 @@ impl Links {
         }
         let mut asked = RequestDocument::from(request.clone());
         asked.work = asked.work.or(asked.duration.take());
-        asked.traffic =
-            Some(Traffic { mbps: Amount(one_of(&mut random, &TRAFFIC)), compute: one_of(&mut random, &COMPUTE) });
+        let (mbps, compute) = (random.random_range(0..TRAFFIC.len()), random.random_range(0..COMPUTE.len()));
+        asked.traffic = Some(Traffic { mbps: Amount(TRAFFIC[mbps]), compute: COMPUTE[compute] });
         Request::try_from(asked).unwrap_or(request)
     }
 }
