@@ -12,7 +12,7 @@ use crate::{
     protocol::{Grant, RefusalReason, hull},
     resources::Amounts,
     schedule::{Schedule, Shortage},
-    time::Window,
+    time::{Now, Window},
     traffic::Talk,
 };
 
@@ -87,6 +87,19 @@ impl<B: Books> Ledger<B> {
                 host.confirm(grant.window, &grant.amounts);
             }
         }
+    }
+
+    /// Whether what is still to come of a grant on disk has room. What is over may have been given to others since.
+    pub(super) fn fits_still(&self, grant: &Grant, now: Now) -> bool {
+        let rest = Window { start: grant.window.start.max(now.utc), end: grant.window.end };
+        !rest.is_valid() || self.check_room(&[Grant { window: rest, ..grant.clone() }]).is_ok()
+    }
+
+    /// Reserves a grant of a booking on disk.
+    pub(super) fn take_in(&mut self, grant: &Grant) {
+        let one = std::slice::from_ref(grant);
+        self.promise(one);
+        self.reserve(one);
     }
 
     /// Gives grants back that are promised, and reserved if they were confirmed.

@@ -119,7 +119,7 @@ pub struct BookingRecord {
     pub lost: Vec<Grant>,
     /// The traffic of its request, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub talk: Option<Talk>,
+    pub talk: Option<Box<Talk>>,
 }
 
 /// The owner's own work on one host.
@@ -266,7 +266,7 @@ impl Booking {
             is_substituted: self.is_substituted,
             confirmed: self.confirmed,
             lost: self.lost.clone(),
-            talk: self.talk,
+            talk: self.talk.map(Box::new),
         })
     }
 }

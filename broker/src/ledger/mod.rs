@@ -226,7 +226,8 @@ impl<B: Books> Ledger<B> {
             self.take_in(grant);
             grants.push(grant.clone());
         }
-        if let Some(load) = self.load_of(reservation.talk, grants.len(), reservation.window) {
+        let talk = reservation.talk.as_deref().copied();
+        if let Some(load) = self.load_of(talk, grants.len(), reservation.window) {
             let bears = self.fits_still(&load, now);
             fits &= bears;
             if bears || has_begun {
@@ -267,7 +268,7 @@ impl<B: Books> Ledger<B> {
             is_substituted: reservation.is_substituted,
             confirmed: reservation.confirmed,
             lost,
-            talk: reservation.talk,
+            talk,
             state,
         };
         if is_reduced {
@@ -275,19 +276,6 @@ impl<B: Books> Ledger<B> {
         }
         self.begin(booking);
         fits
-    }
-
-    /// Whether what is still to come of a grant on disk has room. What is over may have been given to others since.
-    fn fits_still(&self, grant: &Grant, now: Now) -> bool {
-        let rest = Window { start: grant.window.start.max(now.utc), end: grant.window.end };
-        !rest.is_valid() || self.check_room(&[Grant { window: rest, ..grant.clone() }]).is_ok()
-    }
-
-    /// Reserves a grant of a booking on disk.
-    fn take_in(&mut self, grant: &Grant) {
-        let one = std::slice::from_ref(grant);
-        self.promise(one);
-        self.reserve(one);
     }
 
     /// The site.

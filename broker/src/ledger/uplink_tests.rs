@@ -298,7 +298,7 @@ proptest! {
             let request = match step {
                 Step::Hold { request, attempt, first, seats } => {
                     let last = (first + seats.min(TALKS[request].1 as usize)).min(HOSTS);
-                    Some(hold(named(request, attempt), TALKS[request], 1_030 + 25 * request as i64, first..last))
+                    Some(hold(named(request, attempt), TALKS[request], 1_030 + 25 * i64::try_from(request).unwrap(), first..last))
                 }
                 Step::Confirm(request, number) => Some(confirm(&ledger, named(request, number))),
                 Step::Settle(request, number) => Some(SiteRequest::Settle(named(request, number))),

@@ -84,7 +84,7 @@ mod tests {
             "uplink":{"mbps":1000,"free_now_mbps":700}}],"bans":[],"next":null}"#,
         )
         .unwrap();
-        let expected = "SITE  NAME                     HOSTS  UPLINK                 SCHEDULE  AGE  ADVERT AGE  EXPIRES IN  ADDRESS\n\
+        let expected = "SITE  NAME                     HOSTS  UPLINK                   SCHEDULE  AGE  ADVERT AGE  EXPIRES IN  ADDRESS\n\
              12D3  al\\u{1b}pha (this node)  4      -                      current   -    0s          10m         /ip4/127.0.0.1/tcp/1\n\
              12D4  beta                     1      1Gbit/s, 700Mbit/s free  current   -    0s          10m         -\n";
         assert_eq!(printed(&list, OutputFormat::Table), expected);
