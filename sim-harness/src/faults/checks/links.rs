@@ -49,7 +49,7 @@ pub fn check_ledger(grid: &Grid, node: usize, ledger: &SiteLedger, now: Now) -> 
         let under_way = || loads.iter().filter(|(booking, _)| booking.window.start <= at && at < booking.window.end);
         let sum: u64 = under_way().map(|(_, load)| load).sum();
         let booked = books.promised().occupancy(&name).map_or(Amount::ZERO, |promised| promised.used_at(at));
-        let last = under_way().last().or(loads.last());
+        let last = under_way().next_back().or(loads.last());
         let request = last.map_or_else(|| names::request(0), |(booking, _)| booking.attempt.request.clone());
         if booked.0 != sum {
             let what = format!("{booked} Mbit/s of the uplink are booked at {}, the bookings say {sum}", at.0);
