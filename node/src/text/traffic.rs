@@ -20,7 +20,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
 
 /// Writes what [`parse_rate`] reads: `1Gbit/s`, or `1500Mbit/s`.
 pub fn format_rate(mbps: u64) -> String {
-    if mbps > 0 && mbps % 1000 == 0 { format!("{}Gbit/s", mbps / 1000) } else { format!("{mbps}Mbit/s") }
+    if mbps > 0 && mbps.is_multiple_of(1000) { format!("{}Gbit/s", mbps / 1000) } else { format!("{mbps}Mbit/s") }
 }
 
 /// Reads `0.7`; in thousandths.
