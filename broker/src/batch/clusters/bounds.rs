@@ -168,7 +168,7 @@ impl Row {
         let (mut time, mut left) = (start, area);
         let mut at = times.partition_point(|known| *known <= start).saturating_sub(1);
         while let Some(next) = times.get(at + 1) {
-            let done = self.free[at] * (next - time);
+            let done = self.free[at].saturating_mul(next - time);
             if done >= left {
                 break;
             }

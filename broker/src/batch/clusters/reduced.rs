@@ -23,8 +23,10 @@ use crate::{
     traffic::Traffic,
 };
 
-/// What is never reached.
-const NEVER: i64 = i64::MAX / 4;
+/// What is never reached, in seconds: a million years. Sums of ends, and what they are multiplied with, stay whole numbers of 64 bits.
+const NEVER: i64 = 1 << 45;
+/// The longest gang that is placed, in seconds: a hundred years. Of a thousand of them, shares of all that is there do so as well.
+const SECONDS_MAX: u64 = 1 << 32;
 
 /// See the module.
 pub(in crate::batch) struct Reduced {
@@ -52,7 +54,7 @@ struct Kind {
 }
 
 impl Reduced {
-    /// The requests of a run that some hosts may serve, in the order of the file.
+    /// The requests of a run that have a mode, in the order of the file.
     pub fn of(run: &Run<'_>) -> Reduced {
         let served = |at: &usize| run.requests[*at].request().filter(|request| run.planner.starts(request).is_ok());
         let requests: Vec<usize> = (0..run.requests.len()).filter(|at| served(at).is_some()).collect();
@@ -87,8 +89,13 @@ impl Reduced {
             hosts.push(members);
         }
         let room = Room::of(&problem);
-        let modes: Vec<Modes> = (0..problem.gangs.len()).map(|gang| Modes::of(&problem, &room, gang)).collect();
+        let mut modes: Vec<Modes> = (0..problem.gangs.len()).map(|gang| Modes::of(&problem, &room, gang)).collect();
         is_exact &= modes.iter().all(|modes| !modes.is_cut);
+        // What fits nowhere is nothing to search for.
+        let (mut requests, fits) = (requests, modes.iter().map(|of| !of.all.is_empty()).collect::<Vec<_>>());
+        keep(&mut requests, &fits);
+        keep(&mut problem.gangs, &fits);
+        keep(&mut modes, &fits);
         Reduced { problem, room, modes, requests, is_exact, hosts }
     }
 
@@ -130,7 +137,8 @@ fn gang(run: &Run<'_>, request: &Request, at: usize, kinds: &BTreeMap<Kind, Vec<
     let (earliest, latest) = run.planner.starts(request).unwrap_or((Time::MAX, Time::ZERO));
     let seconds = |kind: &Kind| {
         let speed = kind.speed.try_into().ok().filter(|_| kind.serves[at])?;
-        Some(demand.length_at(speed).0.min(NEVER.cast_unsigned()).cast_signed())
+        let seconds = demand.length_at(speed).0;
+        (seconds <= SECONDS_MAX && earliest < Time(run.origin.0.saturating_add(NEVER))).then_some(seconds.cast_signed())
     };
     let load =
         |traffic: &Traffic| (0..=demand.seats()).map(|here| units(traffic.load(here, demand.seats()).0)).collect();
@@ -183,6 +191,12 @@ fn lasts_equally(request: &Request, gang: &Gang) -> bool {
         || demand.seats() == 1
         || matches!(demand.length(), Length::Duration(_))
         || seconds.next().is_none_or(|first| seconds.all(|other| other == first))
+}
+
+/// Keeps those that are marked.
+fn keep<T>(all: &mut Vec<T>, marks: &[bool]) {
+    let mut marks = marks.iter();
+    all.retain(|_| marks.next().is_some_and(|mark| *mark));
 }
 
 /// The level before all steps.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{
     bounds::Bounds,
-    local::{Placed, Worth},
+    local::{Placed, Placer, Worth, search},
     mesd::{Choice, mesd},
     modes::Modes,
     package::{Taste, packages},
@@ -261,6 +261,20 @@ fn links_of_zero_keep_gangs_at_one_site() {
     let (placed, _) = shortest(&problem, &modes, &room, Work::of(3));
     assert_eq!(placed[2], None);
     assert!(placed[0].is_some() && placed[1].is_some());
+}
+
+#[test]
+fn more_gangs_than_a_proof_takes_cost_no_more_work_once_the_bound_is_met() {
+    // Twenty gangs of one host on twenty hosts; one more that no link carries must not keep the search going.
+    let mut problem = clusters(&[(1000, 10, 0), (500, 10, 0)]);
+    problem.gangs = vec![gang(10, 0, 1, 0, &[1000, 500]); 20];
+    let (room, modes) = modes_of(&problem);
+    let bounds = Bounds::of(&modes, &room, 2);
+    let least = bounds.least_end(&problem, NEVER);
+    let mut placer = Placer::new(&problem, &modes, &room);
+    let (_, worth) = search(&mut placer, (20, 1_000_000), least);
+    assert_eq!((worth.makespan, worth.postponed), (least, 0));
+    assert!(placer.work < 1_000, "{}", placer.work);
 }
 
 #[test]

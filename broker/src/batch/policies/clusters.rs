@@ -92,6 +92,13 @@ impl Policy for Clusters {
         Some(BatchObjective::Makespan)
     }
 
+    fn ignores(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Oas | Kind::Mesd(_) => &["order", "alternatives", "overlap"],
+            Kind::Packages(_) => &["alternatives", "overlap"],
+        }
+    }
+
     fn check(&self, run: &Run<'_>) -> Result<(), BatchError> {
         let refused = |what: String| Err(BatchError::Refused { policy: self.name.to_owned(), what });
         if run.requests.len() > REQUESTS_MAX {
@@ -124,9 +131,9 @@ impl Policy for Clusters {
             Kind::Packages(taste) => (packages(problem, modes, room, taste, &queue(run, &reduced)), longest),
         };
         for request in 0..run.requests.len() {
-            let gang = reduced.requests.iter().position(|known| *known == request);
+            let gang = reduced.requests.binary_search(&request).ok();
             run.reasons[request] = "no start was found for it beside the others".to_owned();
-            if gang.is_none_or(|gang| modes[gang].all.is_empty()) {
+            if gang.is_none() {
                 // The planner of single requests knows why.
                 let _ = run.plan(request, false);
             }
