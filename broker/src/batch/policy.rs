@@ -76,11 +76,8 @@ impl Given {
     pub fn options(self, policy: &dyn Policy) -> Result<Options, BatchError> {
         let own = policy.objective();
         let is_other = self.objective.is_some_and(|asked| own.is_some_and(|own| own != asked));
-        let said = [
-            ("order", self.order.is_some()),
-            ("alternatives", self.alternatives.is_some()),
-            ("overlap", self.overlap),
-        ];
+        let said =
+            [("order", self.order.is_some()), ("alternatives", self.alternatives.is_some()), ("overlap", self.overlap)];
         let ignored = said.into_iter().filter(|(name, is_said)| *is_said && policy.ignores().contains(name));
         if let Some(option) = ignored.map(|(name, _)| name).chain(is_other.then_some("objective")).next() {
             return Err(BatchError::Ignored { policy: policy.name(), option });

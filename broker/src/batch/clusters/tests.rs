@@ -159,7 +159,7 @@ proptest! {
         } else if let Some(least) = least {
             prop_assert!(bound.is_some_and(|bound| bound <= least));
         }
-        let bounds = Bounds::of(&modes, &room, problem.groups.len());
+        let bounds = Bounds::of(&problem, &modes, &room);
         prop_assert!(least.is_none_or(|least| bounds.least_end(&problem, NEVER) <= least));
     }
 
@@ -269,7 +269,7 @@ fn more_gangs_than_a_proof_takes_cost_no_more_work_once_the_bound_is_met() {
     let mut problem = clusters(&[(1000, 10, 0), (500, 10, 0)]);
     problem.gangs = vec![gang(10, 0, 1, 0, &[1000, 500]); 20];
     let (room, modes) = modes_of(&problem);
-    let bounds = Bounds::of(&modes, &room, 2);
+    let bounds = Bounds::of(&problem, &modes, &room);
     let least = bounds.least_end(&problem, NEVER);
     let mut placer = Placer::new(&problem, &modes, &room);
     let (_, worth) = search(&mut placer, (20, 1_000_000), least);
