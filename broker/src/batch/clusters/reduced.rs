@@ -15,6 +15,7 @@ use crate::{
     amount::Amount,
     batch::run::Run,
     demand::Length,
+    host::Speed,
     phases::Candidate,
     plan::Plan,
     request::Request,
@@ -42,6 +43,8 @@ pub(in crate::batch) struct Reduced {
     pub is_exact: bool,
     /// By group: its hosts, as the planner counts them.
     hosts: Vec<Vec<usize>>,
+    /// Seconds of what is a second in the problem.
+    slot: i64,
 }
 
 /// A host as all requests see it.
@@ -88,15 +91,32 @@ impl Reduced {
             problem.groups.push(Group { site: kind.site, speed: kind.speed, free });
             hosts.push(members);
         }
-        let room = Room::of(&problem);
-        let mut modes: Vec<Modes> = (0..problem.gangs.len()).map(|gang| Modes::of(&problem, &room, gang)).collect();
-        is_exact &= modes.iter().all(|modes| !modes.is_cut);
-        // What fits nowhere is nothing to search for.
-        let (mut requests, fits) = (requests, modes.iter().map(|of| !of.all.is_empty()).collect::<Vec<_>>());
-        keep(&mut requests, &fits);
-        keep(&mut problem.gangs, &fits);
-        keep(&mut modes, &fits);
-        Reduced { problem, room, modes, requests, is_exact, hosts }
+        Reduced { room: Room::of(&problem), problem, modes: Vec::new(), requests, is_exact, hosts, slot: 1 }
+            .with_modes()
+    }
+
+    /// The same in slots of half the mean length at reference speed, as the source has it; nothing is proven by it.
+    pub fn in_slots(self, run: &Run<'_>) -> Reduced {
+        let length = |request: &usize| {
+            let demand = run.requests[*request].request()?.demand();
+            Some(demand.length_at(Speed::REFERENCE).0.min(SECONDS_MAX).cast_signed())
+        };
+        let lengths: Vec<i64> = self.requests.iter().filter_map(length).collect();
+        let slot = (lengths.iter().sum::<i64>() / (2 * lengths.len().max(1).cast_signed() as i64)).max(1);
+        let problem = self.problem.in_slots(slot);
+        Reduced { room: Room::of(&problem), problem, is_exact: false, slot, ..self }.with_modes()
+    }
+
+    /// With the modes of all gangs; what fits nowhere is nothing to search for.
+    fn with_modes(mut self) -> Reduced {
+        let gangs = 0..self.problem.gangs.len();
+        self.modes = gangs.map(|gang| Modes::of(&self.problem, &self.room, gang)).collect();
+        self.is_exact &= self.modes.iter().all(|modes| !modes.is_cut);
+        let fits: Vec<bool> = self.modes.iter().map(|of| !of.all.is_empty()).collect();
+        keep(&mut self.requests, &fits);
+        keep(&mut self.problem.gangs, &fits);
+        keep(&mut self.modes, &fits);
+        self
     }
 
     /// The plans of a placement, by request of the batch; they occupy the snapshot.
@@ -120,7 +140,7 @@ impl Reduced {
             }
             chosen.sort_unstable();
             let at = self.requests[gang];
-            let start = Time(run.origin.0 + placement.start);
+            let start = Time(run.origin.0 + placement.start * self.slot);
             let plan = run.requests[at].request().and_then(|request| run.planner.plan_at(request, start, &chosen));
             debug_assert!(plan.as_ref().is_some_and(|plan| run.planner.admits(plan)), "{placement:?} {chosen:?}");
             let Some(plan) = plan.filter(|plan| run.planner.admits(plan)) else { continue };

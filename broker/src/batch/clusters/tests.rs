@@ -164,6 +164,30 @@ proptest! {
     }
 
     #[test]
+    fn in_slots_placements_hold_and_end_no_earlier(problem in tiny(), slot in 1_i64..7) {
+        let slotted = problem.in_slots(slot);
+        let ((_, modes), (room, slots)) = (modes_of(&problem), modes_of(&slotted));
+        let (placed, _) = shortest(&slotted, &slots, &room, Work { local: (1, 1), exact: u64::MAX });
+        // The same needs in seconds: shorter than the slots, so what fits there fits here.
+        let real: Placed = placed
+            .iter()
+            .enumerate()
+            .map(|(gang, at)| {
+                let (at, same) = (at.as_ref()?, |needs: &[Units]| modes[gang].all.iter().position(|of| of.needs == needs));
+                Some(Placement { start: at.start * slot, mode: same(&slots[gang].all[at.mode].needs)? })
+            })
+            .collect();
+        prop_assert_eq!(real.iter().flatten().count(), placed.iter().flatten().count());
+        prop_assert!(holds(&problem, &modes, &real), "{placed:?}");
+        let worth = Worth::of(&real, &modes);
+        prop_assert!(worth.postponed > 0 || least_end(&problem, &modes).is_some_and(|least| least <= worth.makespan));
+        if slot == 1 {
+            let (exact, _) = shortest(&problem, &modes, &room, Work { local: (1, 1), exact: u64::MAX });
+            prop_assert_eq!(Worth::of(&exact, &modes), worth);
+        }
+    }
+
+    #[test]
     fn heuristics_hold_and_place_what_is_not_in_a_hurry(problem in tiny()) {
         let (room, modes) = modes_of(&problem);
         let queue: Vec<usize> = (0..modes.len()).collect();
