@@ -2,6 +2,7 @@
 //!
 //! Invariant: bad usage ends with exit code 64, whichever subcommand it is about.
 
+mod clusters;
 mod duration;
 mod engine;
 mod error;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 use serde::Serialize;
 
-use super::policy;
+use super::{policy, spanning};
 use crate::{duration, print::OutputForm};
 
 /// Most jobs in one replay; about 200 bytes each.
@@ -28,10 +28,16 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE.machines")]
     pub machines: PathBuf,
     /// The scheduling policy.
-    #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(policy::names()))]
+    #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(names()))]
     pub policy: String,
     #[command(flatten)]
     pub rules: Rules,
+    /// Jobs span clusters: each cluster of the machines file is behind an uplink of so many Mbit/s, hosts differ in speed, and a task has
+    /// a host of its own. Policies: mesd, cbs, jpr, pas-ORDER, and the orders fcfs, sjf, bjf, fpfs, spt and lpt.
+    #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["synthetic", "jobs_csv", "report", "growth"])]
+    pub uplink_mbps: Option<u32>,
+    #[command(flatten)]
+    pub spanning: Spanning,
     /// Write one line a job here.
     #[arg(long, value_name = "FILE.csv")]
     pub jobs_csv: Option<PathBuf>,
@@ -47,6 +53,24 @@ pub struct ReplayArgs {
     /// Seed of all random choices: made-up jobs, and those that `kolo` makes.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+}
+
+/// What jobs that span clusters do to each other.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Spanning {
+    /// The most that a task sends, in Mbit/s; drawn for each job between nothing and this.
+    #[arg(long, value_name = "MBPS", default_value_t = 800, requires = "uplink_mbps")]
+    pub traffic_mbps_max: u32,
+    /// Mean time between failures of a host, such as 1000h; a job that loses a host begins anew.
+    #[arg(long = "host-mtbf", value_name = "DURATION", requires = "uplink_mbps", value_parser = duration::whole_seconds(u32::MAX))]
+    pub host_mtbf_s: Option<i64>,
+}
+
+/// The names of all policies.
+fn names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = policy::names().collect();
+    names.extend(spanning::NAMES.into_iter().filter(|name| !policy::names().any(|known| known == *name)));
+    names
 }
 
 /// How the records of a trace become jobs.

@@ -19,6 +19,8 @@ pub struct ClusterSpec {
     pub processors_per_host: u32,
     /// Memory of a host, in KiB.
     pub memory_per_host_kib: u64,
+    /// Speed of a host, in thousandths of the reference host's.
+    pub speed_thousandths: u32,
 }
 
 impl ClusterSpec {

@@ -14,6 +14,10 @@ use crate::error::BadUsage;
 
 /// Most hosts of all clusters together, the planner's largest pool.
 const HOSTS_MAX: u64 = 1 << 17;
+/// The least and the greatest speed.
+const SPEED_MIN: f64 = 0.001;
+/// See [`SPEED_MIN`].
+const SPEED_MAX: f64 = 1000.0;
 /// The columns.
 const COLUMNS: [&str; 6] = ["id", "name", "nodes", "cpus_per_node", "speed", "memory_per_node_KiB"];
 
@@ -22,10 +26,18 @@ const COLUMNS: [&str; 6] = ["id", "name", "nodes", "cpus_per_node", "speed", "me
 /// # Errors
 /// Bad usage with file and line for anything that is not as described above.
 pub fn read(path: &Path) -> anyhow::Result<Vec<ClusterSpec>> {
-    clusters(path).with_context(|| BadUsage::new(path.display()))
+    clusters(path, true).with_context(|| BadUsage::new(path.display()))
 }
 
-fn clusters(path: &Path) -> anyhow::Result<Vec<ClusterSpec>> {
+/// Reads clusters of any speed.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_of_any_speed(path: &Path) -> anyhow::Result<Vec<ClusterSpec>> {
+    clusters(path, false).with_context(|| BadUsage::new(path.display()))
+}
+
+fn clusters(path: &Path, is_equal: bool) -> anyhow::Result<Vec<ClusterSpec>> {
     let mut builder = csv::ReaderBuilder::new();
     builder.delimiter(b'\t').comment(Some(b';')).has_headers(false).flexible(true).trim(Trim::All);
     let mut rows = builder.from_path(path)?;
@@ -34,7 +46,7 @@ fn clusters(path: &Path) -> anyhow::Result<Vec<ClusterSpec>> {
     for row in rows.records() {
         let row = row?;
         let line = row.position().map_or(0, csv::Position::line);
-        let cluster = cluster(&row).with_context(|| format!("line {line}"))?;
+        let cluster = cluster(&row, is_equal).with_context(|| format!("line {line}"))?;
         let id = &row[0];
         ensure!(ids.insert(id.to_owned()), "line {line}: id: {id} is that of a cluster above; ids are unique");
         hosts += u64::from(cluster.hosts);
@@ -46,7 +58,7 @@ fn clusters(path: &Path) -> anyhow::Result<Vec<ClusterSpec>> {
     Ok(clusters)
 }
 
-fn cluster(row: &StringRecord) -> anyhow::Result<ClusterSpec> {
+fn cluster(row: &StringRecord, is_equal: bool) -> anyhow::Result<ClusterSpec> {
     let (expected, got) = (COLUMNS.len(), row.len());
     ensure!(got == expected, "expected {expected} fields ({}), tab separated, got {got}", COLUMNS.join(", "));
     let [hosts, processors_per_host] = [number(row, 2)?, number(row, 3)?];
@@ -54,10 +66,12 @@ fn cluster(row: &StringRecord) -> anyhow::Result<ClusterSpec> {
         ensure!(count > 0, "{column}: expected at least 1, got 0");
     }
     let speed: f64 = number(row, 4)?;
-    ensure!(speed == 1.0, "speed: only clusters of equal speed (1) can be replayed, got {speed}");
+    ensure!(!is_equal || speed == 1.0, "speed: only clusters of equal speed (1) can be replayed, got {speed}");
+    ensure!((SPEED_MIN..=SPEED_MAX).contains(&speed), "speed: expected {SPEED_MIN} to {SPEED_MAX}, got {speed}");
+    let speed_thousandths = (speed * 1000.0).round() as u32;
     let (memory_per_host_kib, most) = (number(row, 5)?, Amount::MAX.0);
     ensure!(memory_per_host_kib <= most, "memory_per_node_KiB: expected at most {most}, got {memory_per_host_kib}");
-    Ok(ClusterSpec { name: row[1].to_owned(), hosts, processors_per_host, memory_per_host_kib })
+    Ok(ClusterSpec { name: row[1].to_owned(), hosts, processors_per_host, memory_per_host_kib, speed_thousandths })
 }
 
 fn number<N: FromStr<Err: Error + Send + Sync + 'static>>(row: &StringRecord, column: usize) -> anyhow::Result<N> {

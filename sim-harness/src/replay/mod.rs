@@ -15,6 +15,7 @@ mod page;
 mod policy;
 mod record;
 mod series;
+mod spanning;
 mod synthetic;
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,9 @@ const SHOWN_EVERY: usize = 256;
 /// # Errors
 /// Bad usage when a file cannot be used; else when the policy is broken or the result cannot be printed.
 pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
+    if let Some(mbps) = args.uplink_mbps {
+        return spanning::run(args, &args.spanning, mbps);
+    }
     check_places(args.jobs_csv.iter().chain(&args.report))?;
     let clusters = machines::read(&args.machines)?;
     let made_up = args.synthetic.unwrap_or_default();
@@ -89,7 +93,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
 /// Replays these jobs; how long that took.
 fn play(args: &ReplayArgs, jobs: &[Job], clusters: &[ClusterSpec]) -> anyhow::Result<(Vec<Run>, Speed)> {
     let mut policy = policy::named(&args.policy, &Setup { clusters, seed: args.seed })
-        .with_context(|| BadUsage::new(format_args!("no policy {}", args.policy)))?;
+        .with_context(|| BadUsage::new(format_args!("policy {}: only with --uplink-mbps", args.policy)))?;
     let progress = Progress::new("jobs", jobs.len() as u64);
     let watch = |ended: usize| {
         if ended.is_multiple_of(SHOWN_EVERY) {

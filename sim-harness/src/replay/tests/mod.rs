@@ -6,6 +6,7 @@ mod golden;
 mod oracle;
 mod plans;
 pub mod random;
+mod spanning;
 pub mod traces;
 
 use super::{
@@ -43,7 +44,8 @@ pub fn with_memory(memory_per_host_kib: u64, mut job: Job) -> Job {
 
 /// A cluster.
 pub fn cluster(hosts: u32, processors_per_host: u32, memory_per_host_kib: u64) -> ClusterSpec {
-    ClusterSpec { name: format!("{hosts}x{processors_per_host}"), hosts, processors_per_host, memory_per_host_kib }
+    let name = format!("{hosts}x{processors_per_host}");
+    ClusterSpec { name, hosts, processors_per_host, memory_per_host_kib, speed_thousandths: 1000 }
 }
 
 /// Replays and checks what must hold under every policy: no job starts too early, on a cluster that its tags exclude, or where

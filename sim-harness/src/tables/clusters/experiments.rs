@@ -4,12 +4,15 @@
 
 use serde::Serialize;
 
-use super::{
-    policies::{LeastSlowdown, OneByOne, Order, Packages, Placement},
-    setup,
-    world::{Cluster, Figures, Job, simulate},
+use super::{exact, setup};
+use crate::{
+    clusters::{
+        policies::{LeastSlowdown, OneByOne, Order, Packages, Placement},
+        world::{Cluster, Figures, Job, simulate},
+    },
+    progress::Progress,
+    tables::parallel,
 };
-use crate::{progress::Progress, tables::parallel};
 
 /// Bandwidths of bisection, in tenths of a GB/s.
 pub(super) const BISECTIONS: [u32; 6] = [1, 3, 5, 7, 9, 11];
@@ -39,6 +42,7 @@ enum Studied {
     OneByOne(Order, Placement),
     Packages(Order),
     LeastSlowdown,
+    Exact,
 }
 
 impl Studied {
@@ -48,16 +52,18 @@ impl Studied {
             Studied::OneByOne(order, _) => order.name().to_owned(),
             Studied::Packages(order) => format!("PAS-{}", order.name()),
             Studied::LeastSlowdown => "MESD".to_owned(),
+            Studied::Exact => "OAS".to_owned(),
         }
     }
 
-    fn run(self, clusters: &[Cluster], jobs: &[Job]) -> Figures {
+    fn run(self, clusters: &[Cluster], jobs: &[Job]) -> anyhow::Result<Figures> {
         let ended = match self {
             Studied::OneByOne(order, placement) => simulate(clusters, jobs, &mut OneByOne { order, placement }),
             Studied::Packages(order) => simulate(clusters, jobs, &mut Packages::new(order)),
             Studied::LeastSlowdown => simulate(clusters, jobs, &mut LeastSlowdown::default()),
+            Studied::Exact => exact::ordered_and_assigned(clusters, jobs)?,
         };
-        Figures::of(clusters, jobs, &ended)
+        Ok(Figures::of(clusters, jobs, &ended))
     }
 }
 
@@ -68,7 +74,7 @@ fn rows(
     progress: &Progress,
 ) -> anyhow::Result<Vec<Row>> {
     let row = |studied: &Studied| {
-        let run = |number: u64| Ok(studied.run(clusters, &workloads[usize::try_from(number)?]));
+        let run = |number: u64| studied.run(clusters, &workloads[usize::try_from(number)?]);
         let runs = parallel::all(workloads.len() as u64, progress, run)?;
         Ok(Row { policy: studied.name(), figures: Figures::mean(&runs) })
     };
@@ -116,7 +122,8 @@ fn setting(
 /// 3.2.2.2 and 3.3.5.1: batches of eight jobs on three small clusters.
 pub(super) fn batches(seed: u64, batches: u64, progress: &Progress) -> anyhow::Result<Vec<Row>> {
     let classic = Order::ALL.map(|order| Studied::OneByOne(order, Placement::Fastest));
-    let studied = [&Order::ALL.map(Studied::Packages)[..], &classic, &[Studied::LeastSlowdown]].concat();
+    let studied =
+        [&Order::ALL.map(Studied::Packages)[..], &classic, &[Studied::LeastSlowdown, Studied::Exact]].concat();
     let bisection = f64::from(MIDDLE) / 10.0;
     let batches: Vec<_> =
         (0..batches).map(|number| setup::batch(seed, number, bisection)).collect::<anyhow::Result<_>>()?;

@@ -2,13 +2,12 @@
 //!
 //! Invariant: as of all tables; the workloads depend on the seed and their number alone.
 
+mod exact;
 mod experiments;
-mod policies;
 mod present;
 mod setup;
 #[cfg(test)]
 mod tests;
-mod world;
 
 use std::process::ExitCode;
 

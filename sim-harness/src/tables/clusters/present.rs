@@ -4,11 +4,11 @@
 
 use serde::Serialize;
 
-use super::{
-    experiments::{BISECTIONS, MIDDLE, Row, Setting},
-    world::Figures,
+use super::experiments::{BISECTIONS, MIDDLE, Row, Setting};
+use crate::{
+    clusters::world::Figures,
+    report::{Axis, Page, Plot, Table},
 };
-use crate::report::{Axis, Page, Plot, Table};
 
 /// Everything that is printed.
 #[derive(Debug, Serialize)]
@@ -90,7 +90,9 @@ fn rows(rows: &[Row]) -> Table {
 }
 
 fn is_classic(row: &Row) -> bool {
-    !row.policy.contains('-') && row.policy.to_uppercase() == row.policy && row.policy != "MESD"
+    !row.policy.contains('-')
+        && row.policy.to_uppercase() == row.policy
+        && !["MESD", "OAS"].contains(&row.policy.as_str())
 }
 
 fn against_classic(rows: &[Row]) -> Table {
@@ -121,7 +123,7 @@ pub(super) fn page(clusters: &Clusters) -> Page {
     let mut page = Page::new("Clusters with limited links");
     page.text(
         "Jobs whose tasks talk to each other run on several clusters, each behind one link. This page repeats the experiments of a \
-         dissertation on multi-clusters. All but PAS are literal here: links are no limit to them, and a job slows down as far as its \
+         dissertation on multi-clusters. All but PAS and OAS are literal here: links are no limit to them, and a job slows down as far as its \
          slowest host and its most loaded link make it.",
     );
     page.text(&format!("{} workloads of 100 jobs, seed {}.", clusters.workloads, clusters.seed));

@@ -12,7 +12,7 @@ use rand_xoshiro::{
     rand_core::{Rng, SeedableRng},
 };
 
-use super::world::{Cluster, Job};
+use crate::clusters::world::{Cluster, Job};
 
 /// Jobs of a workload.
 const JOBS: usize = 100;

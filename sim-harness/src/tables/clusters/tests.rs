@@ -1,9 +1,9 @@
 //! The worked examples of the source, and what must hold for any workload.
 
-use super::{
+use super::{exact, setup};
+use crate::clusters::{
     policies::{LeastSlowdown, OneByOne, Order, Packages, Placement, ordered},
-    setup,
-    world::{Cluster, Ended, Figures, Job, State, simulate},
+    world::{Cluster, Ended, Fault, Figures, Job, Policy, State, simulate, simulate_with},
 };
 
 fn job(tasks: u32, compute: f64, base: f64) -> Job {
@@ -21,7 +21,7 @@ fn the_order_of_the_example_of_least_slowdown() {
     for (time, expected) in times.iter().zip([116.7, 85.0, 87.5, 123.3]) {
         assert!((time - expected).abs() < 0.05, "{time} is not {expected}");
     }
-    let state = State { clusters: &clusters, jobs: &jobs, running: Vec::new() };
+    let state = State { clusters: &clusters, jobs: &jobs, running: Vec::new(), failed: vec![0; 4] };
     let order: Vec<usize> = ordered(&[0, 1, 2, 3], &state).into_iter().map(|(job, _)| job).collect();
     assert_eq!(order, [0, 2, 3, 1]);
 }
@@ -32,7 +32,7 @@ fn a_saturated_link_slows_its_jobs_down_while_it_is() {
     let clusters = [Cluster { hosts: 2, power: 1.0, link: 1.0 }; 2];
     let halved = |base| Job { tasks: 2, compute: 0.5, base, bandwidth: 1.0, arrival: 0.0 };
     struct Halves;
-    impl super::world::Policy for Halves {
+    impl Policy for Halves {
         fn next(&mut self, waiting: &[usize], _: &State) -> Option<(usize, Vec<u32>)> {
             waiting.first().map(|job| (*job, vec![1, 1]))
         }
@@ -82,6 +82,41 @@ fn a_job_that_no_link_bears_runs_alone() {
     let ended = simulate(&clusters, &[wide, small], &mut Packages::new(Order::Fcfs));
     assert_eq!(ended.iter().map(|ended| (ended.job, ended.was_saturated)).collect::<Vec<_>>(), [(0, true), (1, false)]);
     assert!(ended[1].start >= ended[0].end);
+}
+
+/// A host of the second job fails while both run: that job begins anew when the host works again, the first goes on.
+#[test]
+fn a_job_whose_host_fails_begins_anew() {
+    let clusters = [Cluster { hosts: 3, power: 1.0, link: 1.0 }];
+    let jobs = [job(1, 0.5, 100.0), job(2, 0.5, 100.0)];
+    let fault = |host, at, until| Fault { cluster: 0, host, at, until };
+    let run = |faults: Vec<Fault>| {
+        let mut policy = OneByOne { order: Order::Fcfs, placement: Placement::Fastest };
+        let ended = simulate_with(&clusters, &jobs, faults.into_iter(), &mut policy);
+        ended.iter().map(|ended| (ended.job, ended.start, ended.end, ended.restarts)).collect::<Vec<_>>()
+    };
+    assert_eq!(run(vec![fault(2, 50.0, 80.0)]), [(0, 0.0, 100.0, 0), (1, 80.0, 180.0, 1)]);
+    assert_eq!(run(vec![fault(1, 50.0, 400.0)]), [(0, 0.0, 100.0, 0), (1, 100.0, 200.0, 1)]);
+    // After the end of all nothing fails; two failures at once leave one host, on which the second job waits for a repair.
+    assert_eq!(run(vec![fault(0, 500.0, 600.0)]), [(0, 0.0, 100.0, 0), (1, 0.0, 100.0, 0)]);
+    let two = vec![fault(1, 50.0, 400.0), fault(1, 50.0, 300.0)];
+    assert_eq!(run(two), [(0, 0.0, 100.0, 0), (1, 300.0, 400.0, 1)]);
+}
+
+/// The exact plan keeps the links, and ends no later than any policy that does so.
+#[test]
+fn a_batch_as_a_whole_is_no_longer_than_packages() {
+    for number in 0..2 {
+        let (clusters, jobs) = (setup::small(), setup::batch(5, number, 0.7).unwrap());
+        let whole = exact::ordered_and_assigned(&clusters, &jobs).unwrap();
+        check(&jobs, &whole, 12);
+        let end = |ended: &[Ended]| ended.iter().map(|ended| ended.end).fold(0.0, f64::max);
+        for order in Order::ALL {
+            let packages = simulate(&clusters, &jobs, &mut Packages::new(order));
+            // Times of plans are whole seconds, and bandwidths whole Mbit/s.
+            assert!(end(&whole) <= end(&packages) + 8.0, "{} < {}", end(&packages), end(&whole));
+        }
+    }
 }
 
 #[test]

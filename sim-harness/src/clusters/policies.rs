@@ -10,7 +10,7 @@ use super::world::{Cluster, Counts, Job, Policy, State, descending};
 
 /// The order of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     Fcfs,
     Sjf,
     Bjf,
@@ -20,9 +20,9 @@ pub(super) enum Order {
 }
 
 impl Order {
-    pub(super) const ALL: [Order; 6] = [Order::Fcfs, Order::Sjf, Order::Bjf, Order::Fpfs, Order::Spt, Order::Lpt];
+    pub(crate) const ALL: [Order; 6] = [Order::Fcfs, Order::Sjf, Order::Bjf, Order::Fpfs, Order::Spt, Order::Lpt];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         ["FCFS", "SJF", "BJF", "FPFS", "SPT", "LPT"][self as usize]
     }
 
@@ -42,7 +42,7 @@ impl Order {
 
 /// How a job by itself gets its hosts.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Placement {
+pub(crate) enum Placement {
     /// The fastest free hosts, whatever the links (JPR, and what the classic orders are combined with).
     Fastest,
     /// At least three quarters of the tasks in one cluster, with the least load of links (CBS).
@@ -50,9 +50,9 @@ pub(super) enum Placement {
 }
 
 /// One job after another: the first of the queue starts or is waited for; of FPFS, the first that fits.
-pub(super) struct OneByOne {
-    pub(super) order: Order,
-    pub(super) placement: Placement,
+pub(crate) struct OneByOne {
+    pub(crate) order: Order,
+    pub(crate) placement: Placement,
 }
 
 impl Policy for OneByOne {
@@ -107,7 +107,7 @@ fn chunk(job: &Job, free: &[u32], clusters: &[Cluster]) -> Option<Counts> {
 
 /// PAS: every job of the queue that still fits goes into a package, which is assigned as a whole: the least sum of slowdowns that
 /// saturates no link (3.8).
-pub(super) struct Packages {
+pub(crate) struct Packages {
     order: Order,
     planned: VecDeque<(usize, Counts)>,
 }
@@ -116,7 +116,7 @@ pub(super) struct Packages {
 const STEPS_MAX: u32 = 20_000;
 
 impl Packages {
-    pub(super) fn new(order: Order) -> Packages {
+    pub(crate) fn new(order: Order) -> Packages {
         Packages { order, planned: VecDeque::new() }
     }
 }
@@ -239,7 +239,7 @@ impl Search<'_> {
 /// MESD: all that waits is put into an order, the job that loses least against the empty grid first; the next order is made when all of
 /// this one has begun (algorithms 2 and 3; of line 11 the text counts, which takes the smallest difference).
 #[derive(Default)]
-pub(super) struct LeastSlowdown {
+pub(crate) struct LeastSlowdown {
     planned: VecDeque<(usize, Counts)>,
 }
 
@@ -255,7 +255,7 @@ impl Policy for LeastSlowdown {
 }
 
 /// The order of all that waits, each with its hosts.
-pub(super) fn ordered(waiting: &[usize], state: &State) -> Vec<(usize, Counts)> {
+pub(crate) fn ordered(waiting: &[usize], state: &State) -> Vec<(usize, Counts)> {
     let (jobs, clusters) = (state.jobs, state.clusters);
     let all: Counts = clusters.iter().map(|cluster| cluster.hosts).collect();
     let mut free = state.free();
