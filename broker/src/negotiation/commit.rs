@@ -9,7 +9,8 @@ use std::{
 };
 
 use super::{
-    AttemptReport, Decision, Due, Failure, Member, Negotiation, Outcome, Output, Purpose, ReportedAnswer, SiteReport, State,
+    AttemptReport, Decision, Due, Failure, Member, Negotiation, Outcome, Output, Purpose, ReportedAnswer, SiteReport,
+    State,
     releases::{BookingKey, REPEAT_AFTER, Unsettled},
 };
 use crate::{

@@ -34,7 +34,8 @@ fn reserved() -> Run {
 
 fn fail(run: &mut Run) {
     feed(run, Event::BatchFailed("x has ended".to_owned()));
-    let closed = matches!(run.negotiation.stage(), Stage::Closed { outcome: Outcome::Failed(Failure::Batch { .. }), .. });
+    let closed =
+        matches!(run.negotiation.stage(), Stage::Closed { outcome: Outcome::Failed(Failure::Batch { .. }), .. });
     assert!(closed && run.negotiation.member() == Some(Member::Ended), "{:?}", run.negotiation.stage());
 }
 
@@ -74,7 +75,11 @@ fn with_its_batch_it_ends_wherever_it_is() {
     // What is reserved is released when its sites know that it was: nobody may think that it still is.
     assert_eq!(run.wanted()[0], "write closed, owed 2");
     let after_a_crash = Run::new(run.negotiation.record().clone(), true);
-    assert!(after_a_crash.wanted().iter().all(|wanted| wanted.starts_with("Release 1")), "{:?}", after_a_crash.wanted());
+    assert!(
+        after_a_crash.wanted().iter().all(|wanted| wanted.starts_with("Release 1")),
+        "{:?}",
+        after_a_crash.wanted()
+    );
     assert_eq!(after_a_crash.wanted().len(), 2);
 }
 

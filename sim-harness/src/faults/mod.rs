@@ -39,6 +39,7 @@ pub mod scripted;
 mod shapes;
 #[cfg(test)]
 mod tests;
+mod together;
 mod trial;
 mod truth;
 mod user_actions;
