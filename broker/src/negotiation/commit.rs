@@ -533,6 +533,10 @@ impl Negotiation {
 
     fn on_released(&mut self, key: &BookingKey, charged: Option<Cost>) {
         let is_new = charged.is_some_and(|charged| self.note_charged(key, charged));
+        // Nothing is owed for it, so nothing needs to be proven.
+        if charged.is_some_and(|charged| charged.is_zero()) {
+            self.record.drop_receipt(key);
+        }
         if self.releases.acknowledged(key) || is_new {
             self.persist(self.record.decision.clone());
         }

@@ -173,6 +173,7 @@ mod tests {
         assert_eq!(admitted(Access::Read), [0, 0, 0, 0, 1, 1]);
         assert_eq!(admitted(Access::ReadOwn(1)), [0, 1, 0, 1, 1, 1]);
         assert_eq!(admitted(Access::ChangeOwn(1)), [0, 1, 0, 1, 0, 1]);
+        assert_eq!(admitted(Access::TakeOver(1)), [0, 1, 0, 0, 0, 1]);
         assert_eq!(admitted(Access::Operator), [0, 0, 0, 0, 0, 1]);
     }
 }

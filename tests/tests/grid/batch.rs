@@ -137,7 +137,7 @@ fn a_batch_is_reserved_as_a_whole_or_not_at_all() {
 
     for (body, key) in [
         (json!({"requests":[]}), "requests"),
-        (json!({"requests":[{"request":requests[0]}]}), "requests[0].plan"),
+        (json!({"requests":[requests[0]]}), "requests[0].plan"),
         (json!({"requests":[all[0], requests[1]]}), "requests[1].plan"),
     ] {
         let (status, problem) = nodes[0].post("/v1/batches/submit", &body.to_string());
