@@ -124,13 +124,11 @@ async fn run_from(
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, shares).await?;
     let address = doors.address;
-    let Remembered {
-        reservations, gone, charges, requests: records, tied, activations, known_peers, incarnation, ..
-    } = remembered;
+    let kept = Kept { bookings: remembered.reservations, gone: remembered.gone, charges: remembered.charges };
+    let Remembered { requests: records, tied, activations, known_peers, incarnation, .. } = remembered;
     let site_id = identity.site_id().clone();
     let gate = open_gate(&config, &grid, &data_dir);
-    let ledger =
-        open_ledger(&config, &gate, &identity, incarnation, Kept { bookings: reservations, gone, charges }, clock);
+    let ledger = open_ledger(&config, &gate, &identity, incarnation, kept, clock);
     let membership = Arc::new(Membership::open(&data_dir, &site_id, grid.clone(), gate.clone(), clock)?);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;
     let (discovery, inbound) = discovery::start(identity, discovery_config).await?;
