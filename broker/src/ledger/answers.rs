@@ -115,6 +115,9 @@ impl<B: Books> Ledger<B> {
             Ok(admitted) => admitted,
             Err(reason) => return self.refusal_with_states(reason, (&hold.grants, talk), now),
         };
+        if let Err(why) = self.check_receipt(&hold.attempt, permit.user, given.as_ref().unwrap_or(&hold.grants)) {
+            return self.refusal(RefusalReason::Malformed(why));
+        }
         let hold_for = hold.hold_for.min(self.limits.hold_max).min(lease_max);
         let places = given.as_ref().map_or_else(Places::new, |given| replaced(given, &hold.grants));
         self.begin(Booking {

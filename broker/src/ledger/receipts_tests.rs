@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use super::{
+    receipts::SEATS_THAT_FIT,
     tests::{ask, at, attempt, confirm, hold, hold_work, host, id, ledger},
     *,
 };
 use crate::{
-    protocol::{SiteAnswer, SiteRequest, TakeOverStep},
+    amount::Amount,
+    ids::SeatNumber,
+    protocol::{Grant, SiteAnswer, SiteRequest, TakeOverStep},
     receipt::Receipt,
+    resources::ResourceName,
     trust::{RequestStatement, SignedText, testing},
 };
 
@@ -78,6 +82,27 @@ fn a_receipt_still_names_what_the_site_has_lost_since() {
         assert_eq!(receipt_in(ask(&mut again, at(0), "entry", confirm(attempt("r", 1))).0), receipt_in(answer.clone()));
         kept = reduced;
     }
+}
+
+#[test]
+fn seats_whose_receipt_would_be_too_long_are_told_so_when_they_are_to_be_held() {
+    let mut ledger = ledger();
+    let SiteRequest::Hold(hold) = hold(attempt("r", 1), 2_000, 1_000) else { panic!() };
+    let long = |at: u64| (ResourceName::new(&format!("x{at}{}", "x".repeat(20))).unwrap(), Amount(at));
+    let seat = |number: u32| Grant {
+        seat: SeatNumber(number),
+        amounts: (0..30).map(|at| long(at + u64::from(number))).collect(),
+        ..hold.grants[0].clone()
+    };
+    let unlike: Vec<Grant> = (0..1_000).map(seat).collect();
+    let alike: Vec<Grant> = (0..1_000).map(|number| Grant { seat: SeatNumber(number), ..seat(0) }).collect();
+    let user = testing::public(1);
+    assert_eq!(ledger.check_receipt(&hold.attempt, user, &unlike), Ok(()), "a site that signs nothing");
+    ledger.sign_receipts(Arc::new(testing::key(7)));
+    let refused = ledger.check_receipt(&hold.attempt, user, &unlike).unwrap_err();
+    assert!(refused.contains("1000 seats") && refused.contains("too long"), "{refused}");
+    assert_eq!(ledger.check_receipt(&hold.attempt, user, &alike), Ok(()));
+    assert_eq!(ledger.check_receipt(&hold.attempt, user, &unlike[..SEATS_THAT_FIT]), Ok(()));
 }
 
 #[test]

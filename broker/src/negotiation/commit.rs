@@ -9,7 +9,8 @@ use std::{
 };
 
 use super::{
-    AttemptReport, Decision, Due, Failure, Negotiation, Outcome, Output, Purpose, ReportedAnswer, SiteReport, State,
+    AttemptReport, Decision, Due, Failure, Member, Negotiation, Outcome, Output, Purpose, ReportedAnswer, SiteReport,
+    State,
     releases::{BookingKey, REPEAT_AFTER, Unsettled},
 };
 use crate::{
@@ -56,6 +57,11 @@ impl Site {
     /// What it was asked for.
     pub(super) fn grants(&self) -> &[Grant] {
         &self.grants
+    }
+
+    /// Whether it holds all that it was asked for.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.progress, Progress::Held { .. })
     }
 
     pub(super) fn retry_at(&self) -> Option<Millis> {
@@ -212,11 +218,10 @@ impl Negotiation {
             Ok(SiteAnswer::Held { version, .. }) => {
                 of_site.progress = Progress::Held { incarnation: version.incarnation };
                 self.record.history.report(site, ReportedAnswer::Held, after);
-                let all_held = sites.values().all(|site| matches!(site.progress, Progress::Held { .. }));
-                if all_held {
-                    self.commit(now);
-                } else {
-                    self.end_refused_attempt(now);
+                match sites.values().all(Site::is_held) {
+                    true if self.waits_for_batch() => {}
+                    true => self.commit(now),
+                    false => self.end_refused_attempt(now),
                 }
             }
             Ok(SiteAnswer::Refused(refusal)) => {
@@ -265,6 +270,10 @@ impl Negotiation {
 
     /// Sites that have not answered in time are left out from here on.
     pub(super) fn on_silence(&mut self, now: Now) {
+        if self.member() == Some(Member::Held) {
+            let detail = "not all of it was held in time".to_owned();
+            return self.close(now, Outcome::Failed(Failure::Batch { detail }));
+        }
         let State::Holding { sites, asked_at, .. } = &self.state else { return };
         let after = now.monotonic - *asked_at;
         let silent: Vec<SiteId> =
@@ -304,7 +313,7 @@ impl Negotiation {
     }
 
     /// All sites hold: the decision is written before the first confirm is sent.
-    fn commit(&mut self, now: Now) {
+    pub(super) fn commit(&mut self, now: Now) {
         let State::Holding { plan, sites, .. } = std::mem::replace(&mut self.state, State::Finding) else {
             return;
         };
@@ -524,6 +533,10 @@ impl Negotiation {
 
     fn on_released(&mut self, key: &BookingKey, charged: Option<Cost>) {
         let is_new = charged.is_some_and(|charged| self.note_charged(key, charged));
+        // Nothing is owed for it, so nothing needs to be proven.
+        if charged.is_some_and(|charged| charged.is_zero()) {
+            self.record.drop_receipt(key);
+        }
         if self.releases.acknowledged(key) || is_new {
             self.persist(self.record.decision.clone());
         }

@@ -50,6 +50,12 @@ pub enum Event {
     Cancel,
     /// Check at once whether the reservation is whole, and repair it if not.
     Check,
+    /// All requests of its batch are held, or further.
+    AllHeld,
+    /// All requests of its batch are reserved, and the coordinator has forgotten on its disk that they were tied together.
+    BatchReserved,
+    /// Its batch is given up, for this reason.
+    BatchFailed(String),
     /// Another node coordinates the request from now on. This node, as a site, has checked its authorization.
     TakenOver {
         /// The new coordinator.

@@ -10,7 +10,7 @@
 //! ([`RequestRecord::status_of`]).
 //!
 //! Its parts: `search` finds a plan; `commit` runs the attempts, `places` puts what sites give instead into the plan; `receipts` checks what they sign; `releases` repeats what sites have not acknowledged; `guard`
-//! asks whether a reservation is still whole and repairs it; `ownership` is the change of coordinator; `record` is what is on disk.
+//! asks whether a reservation is still whole and repairs it; `ownership` is the change of coordinator; `together` ties the requests of a batch; `record` is what is on disk.
 //!
 //! Invariants: at most one attempt is alive; an attempt is confirmed nowhere before the decision to commit it is on disk; an attempt
 //! that was decided against is released at every site that was asked.
@@ -44,6 +44,9 @@ mod settings;
 mod shapes_tests;
 #[cfg(test)]
 mod tests;
+mod together;
+#[cfg(test)]
+mod together_tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -67,6 +70,7 @@ pub use self::{
     record::{Decision, Due, Failure, Outcome, Owed, RequestRecord},
     reservation::{Loss, Part, Repair, Reservation},
     settings::NegotiationSettings,
+    together::{Member, Step},
 };
 use crate::{
     demand::Demand,
@@ -214,6 +218,11 @@ impl Negotiation {
     /// How far the request is.
     #[must_use]
     pub fn stage(&self) -> Stage<'_> {
+        if self.member() == Some(Member::Reserved)
+            && let Some(plan) = self.reserved_plan()
+        {
+            return Stage::Confirming(plan);
+        }
         if let Some(reservation) = &self.record.reservation
             && !matches!(self.state, State::Closed { .. })
         {
@@ -249,6 +258,9 @@ impl Negotiation {
             Event::Cancel => self.on_cancel(now),
             Event::Check if !self.watch.is_asking() => self.watch_now(now),
             Event::Check => {}
+            Event::AllHeld => self.on_all_held(now),
+            Event::BatchReserved => self.on_batch_reserved(),
+            Event::BatchFailed(detail) => self.on_batch_failed(now, detail),
             Event::TakenOver { by, authorization } => self.on_taken_over(now, &by, &authorization),
         }
         self.plan_again(now, observer);
@@ -261,7 +273,7 @@ impl Negotiation {
         let of_state = match &self.state {
             State::Finding | State::PlanningAgain => Some(patience),
             State::Holding { asked_at, refused_until, .. } => {
-                let timeout = (*asked_at + self.settings.answer_timeout).min(patience);
+                let timeout = self.holding_ends_at(*asked_at).min(patience);
                 Some(refused_until.map_or(timeout, |until| until.min(timeout)))
             }
             State::Confirming { sites, give_up_at, .. } => {
@@ -285,7 +297,7 @@ impl Negotiation {
                 self.close(now, Outcome::Failed(Failure::PatienceOver { attempts: self.search.attempts() }));
             }
             State::BackingOff { until } if *until <= now.monotonic => self.find(),
-            State::Holding { asked_at, .. } if *asked_at + self.settings.answer_timeout <= now.monotonic => {
+            State::Holding { asked_at, .. } if self.holding_ends_at(*asked_at) <= now.monotonic => {
                 self.on_silence(now);
             }
             State::Holding { .. } => self.end_refused_attempt(now),
@@ -315,7 +327,7 @@ impl Negotiation {
     /// is no longer wanted to release it.
     fn close(&mut self, now: Now, outcome: Outcome) {
         self.search.forget_found();
-        let gives_up_all = matches!(outcome, Outcome::Cancelled(_));
+        let gives_up_all = matches!(outcome, Outcome::Cancelled(_) | Outcome::Failed(Failure::Batch { .. }));
         let bookings = if gives_up_all || !self.is_repairing() { self.bookings() } else { Vec::new() };
         self.owe(now, self.record.last_attempt, commit::asked_sites(&self.state));
         for (attempt, site) in bookings {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Negotiation, RequestRecord, State};
+use super::{Negotiation, RequestRecord, State, releases::BookingKey};
 use crate::{
     ids::SiteId,
     plan::{Plan, Seat},
@@ -86,6 +86,11 @@ impl RequestRecord {
     fn keep_receipt(&mut self, kept: KeptReceipt) {
         self.receipts.retain(|one| (one.attempt, &one.site) != (kept.attempt, &kept.site));
         self.receipts.push(kept);
+    }
+
+    /// Drops the receipt of a booking that was given back and has cost nothing.
+    pub(super) fn drop_receipt(&mut self, (attempt, site): &BookingKey) {
+        self.receipts.retain(|one| (one.attempt, &one.site) != (*attempt, site));
     }
 
     /// Drops the receipts of an attempt that was not completed.

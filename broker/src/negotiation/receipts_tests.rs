@@ -88,6 +88,23 @@ fn a_reservation_is_reported_with_the_receipts_of_all_its_sites_on_disk() {
 }
 
 #[test]
+fn the_receipt_of_what_was_given_back_for_nothing_is_dropped() {
+    let mut run = checking(Run::confirming());
+    let plan = planned(&run);
+    for (from, incarnation) in [("a", 7), ("b", 8)] {
+        let receipt = right(&run, &plan, from, 1);
+        run.answer(from, Purpose::Confirm, confirmed(incarnation, Some(&receipt), from));
+    }
+    run.cancel();
+    let released = |charged| SiteAnswer::Released { version: version(7), charged: Cost(charged) };
+    run.answer("a", Purpose::Release, released(0));
+    run.answer("b", Purpose::Release, released(3));
+    let Some(Output::Persist(written)) = run.outputs.first() else { panic!("{:?}", run.outputs) };
+    let kept: Vec<&SiteId> = written.receipts.iter().map(|kept| &kept.site).collect();
+    assert_eq!(kept, [&site("b")], "what is to be paid is to be proven");
+}
+
+#[test]
 fn a_confirmation_with_a_wrong_receipt_or_none_is_asked_for_again_and_never_a_success() {
     let plan_of = |run: &Run| planned(run);
     let mut wrong: Vec<Option<Lie>> = lies().into_iter().map(Some).collect();

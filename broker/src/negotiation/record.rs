@@ -52,6 +52,9 @@ pub struct RequestRecord {
     /// When that plan cannot be reserved as it is, the request is planned here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replans: bool,
+    /// The batch with which it is reserved or not at all, until all of that is; only with a plan that is not made again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<RequestId>,
     /// The number of the last attempt that may have reached a site.
     pub last_attempt: u32,
     /// What has been decided.
@@ -131,6 +134,7 @@ impl RequestRecord {
             latest,
             handed_in: None,
             replans: false,
+            together: None,
             last_attempt: 0,
             decision: Decision::Open,
             owed: Vec::new(),
@@ -331,6 +335,12 @@ pub enum Failure {
         without_schedule: u64,
         /// Sites that did not answer.
         silent_sites: u64,
+    },
+    /// Another request of a batch that is reserved as a whole or not at all has ended, or was not held in time.
+    #[error("its batch is not reserved: {detail}")]
+    Batch {
+        /// Why.
+        detail: String,
     },
     /// A site refused by its own policy, or for any reason a plan that was handed in.
     #[error("refused by site {site}: {detail}")]

@@ -480,7 +480,7 @@ fn a_cancel_is_on_disk_before_any_site_is_told_in_every_state() {
 }
 
 /// A record with a plan of both hosts, made elsewhere.
-fn handed_in() -> RequestRecord {
+pub(super) fn handed_in() -> RequestRecord {
     let planned = Run::holding();
     let Stage::Holding(plan) = planned.negotiation.stage() else { panic!("{:?}", planned.negotiation.stage()) };
     RequestRecord { handed_in: Some(plan.clone()), ..record() }

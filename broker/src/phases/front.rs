@@ -8,11 +8,12 @@
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
-    Candidate, Job, bounds::Judge, check, limits::Limits, miss::Miss, problem::Problem, start_times::OpenRange,
+    Candidate, Job, bounds::Judge, check, find, limits::Limits, miss::Miss, problem::Problem, start_times::OpenRange,
     sweep::Sweep,
 };
 use crate::{
     cost::Cost,
+    ids::ShapeNumber,
     objective,
     request::{Effort, ObjectiveKind},
     time::Time,
@@ -32,6 +33,8 @@ pub(crate) struct Improvement {
 pub struct FrontPoint {
     /// The start.
     pub start: Time,
+    /// The shape of the request that costs so little then.
+    pub shape: ShapeNumber,
     /// What all seats cost together.
     pub cost: Cost,
     /// It is proven that no start up to this one costs less, and no earlier one as little.
@@ -64,6 +67,51 @@ pub fn front(job: &Job<'_>, candidates: &[Candidate<'_>], effort: Effort, seed: 
     within(job, candidates, Limits::of(effort), seed)
 }
 
+/// The front over all starts of all shapes of one request, each a job of its own. Of a shape, all hosts that could serve some other may be
+/// among the candidates.
+#[must_use]
+pub fn front_of_shapes<'a>(
+    jobs: impl Iterator<Item = (ShapeNumber, Job<'a>)>,
+    candidates: &[Candidate<'_>],
+    effort: Effort,
+    seed: u64,
+) -> Front {
+    merged(jobs.map(|(shape, job)| {
+        let serving = find::eligible(job.demand, candidates).unwrap_or_default();
+        let serving: Vec<Candidate<'_>> = serving.into_iter().map(|at| candidates[at]).collect();
+        let mut of_shape = front(&job, &serving, effort, seed);
+        of_shape.points.iter_mut().for_each(|point| point.shape = shape);
+        of_shape
+    }))
+}
+
+/// The front of several: of all their points those that cost less than every earlier one. Such a point is proven when it is so in its own
+/// front and no other may have one that is as cheap and as early.
+pub(super) fn merged(fronts: impl Iterator<Item = Front>) -> Front {
+    let fronts: Vec<Front> = fronts.collect();
+    let mut points: Vec<(usize, FrontPoint)> = Vec::new();
+    for (at, of_one) in fronts.iter().enumerate() {
+        points.extend(of_one.points.iter().map(|point| (at, *point)));
+    }
+    points.sort_by_key(|(at, point)| (point.start, point.cost, *at));
+    let mut best: Option<Cost> = None;
+    points.retain(|(_, point)| {
+        let is_less = best.is_none_or(|best| point.cost < best);
+        best = if is_less { Some(point.cost) } else { best };
+        is_less
+    });
+    let excludes = |other: &Front, point: &FrontPoint| {
+        let is_later = |one: &FrontPoint| one.is_proven && one.start >= point.start && one.cost >= point.cost;
+        other.is_proven || other.points.iter().any(is_later)
+    };
+    let point = |(own, mut point): (usize, FrontPoint)| {
+        let mut others = fronts.iter().enumerate().filter(|(at, _)| *at != own);
+        point.is_proven &= others.all(|(_, other)| excludes(other, &point));
+        point
+    };
+    Front { points: points.into_iter().map(point).collect(), is_proven: fronts.iter().all(|one| one.is_proven) }
+}
+
 /// The same with limits of one's own.
 pub(super) fn within(job: &Job<'_>, candidates: &[Candidate<'_>], limits: Limits, seed: u64) -> Front {
     let job = Job { objective: ObjectiveKind::Cost, order: None, ..*job };
@@ -86,6 +134,7 @@ pub(super) fn within(job: &Job<'_>, candidates: &[Candidate<'_>], limits: Limits
     };
     let point = |one: Improvement| FrontPoint {
         start: one.start,
+        shape: ShapeNumber::default(),
         cost: Cost(one.value.unsigned_abs()),
         is_proven: one.open.is_none_or(|open| open > one.value),
     };

@@ -31,8 +31,8 @@ pub(crate) struct Search<'p, 'a> {
     cost_most: i64,
     /// The best so far.
     pub best: Option<Choice>,
-    /// What the N cheapest cost at the start where that is least, when they were too dear at all of them.
-    pub cheapest: Option<i64>,
+    /// When the N cheapest were too dear at some start: the least that any N may cost, and the least that some were seen to cost.
+    dear: Option<(i64, i64)>,
     /// The start at which most hosts are there, and how many.
     pub most: (Time, usize),
     /// The first link that excluded a start.
@@ -80,7 +80,7 @@ impl<'p, 'a> Search<'p, 'a> {
             steps_left: nodes_max.saturating_mul(STEPS_IN_NODE),
             cost_most,
             best: None,
-            cheapest: None,
+            dear: None,
             most: (window.0, 0),
             overload: None,
             unproven: None,
@@ -94,6 +94,11 @@ impl<'p, 'a> Search<'p, 'a> {
             }
         }
         search
+    }
+
+    /// When hosts were too dear: what the N cheapest cost at the start where that is least, if it is known.
+    pub fn too_dear(&self) -> Option<Option<i64>> {
+        self.dear.map(|(bound, seen)| (bound == seen).then_some(seen))
     }
 
     fn is_by_cost(&self) -> bool {
@@ -186,7 +191,8 @@ impl<'p, 'a> Search<'p, 'a> {
         let is_open = set.bound < set.cost && set.bound <= problem.budget;
         let low = self.objective.value(start.0, measures(set.bound));
         if set.cost > problem.budget {
-            self.cheapest = Some(self.cheapest.map_or(set.bound, |least| least.min(set.bound)));
+            let (bound, seen) = self.dear.unwrap_or((i64::MAX, i64::MAX));
+            self.dear = Some((bound.min(set.bound), seen.min(set.cost)));
             if is_open {
                 self.leave_open((low, start));
             }

@@ -55,7 +55,7 @@ use self::{
     sweep::{Solution, Sweep},
 };
 pub use self::{
-    front::{Front, FrontPoint, front},
+    front::{Front, FrontPoint, front, front_of_shapes},
     limits::Limits,
     settings::Settings,
     stopwatch::PhaseStopwatch,

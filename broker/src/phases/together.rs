@@ -122,7 +122,7 @@ impl Run<'_> {
                     linked::Search::run(problem, links, objective, (job.earliest, job.latest), (nodes_max, cost_most));
                 sweep.nodes_left = search.nodes_left();
                 (sweep.unproven, sweep.overload) = (search.unproven, search.overload);
-                sweep.too_dear = search.cheapest.map(Some);
+                sweep.too_dear = search.too_dear();
                 sweep.miss.note(search.most.0, Miss::too_few(search.most.1, problem.pick));
                 found = search.best.map(|best| Found { value: best.value, start: best.start, hosts: best.hosts });
             }

@@ -6,6 +6,7 @@
 pub mod accounts;
 pub mod authority;
 pub mod batch;
+pub mod batch_run;
 pub mod bookings;
 pub mod challenge;
 pub mod events;
@@ -34,6 +35,7 @@ pub mod slots;
 pub mod state;
 pub mod takeover;
 pub mod tls;
+pub mod together;
 pub mod tokens;
 pub mod upkeep;
 mod usage;
@@ -127,7 +129,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::ReadOwn(2), routes!(receipts::show_receipts))
         .with(Access::ChangeOwn(SUBMISSION_COST), routes!(requests::repair_request))
         .with(Access::ReadOwn(LOOK_UP_COST), routes!(takeover::look_up_reservation))
-        .with(Access::ChangeOwn(LOOK_UP_COST), routes!(takeover::take_over_reservation))
+        .with(Access::TakeOver(LOOK_UP_COST), routes!(takeover::take_over_reservation))
         .with(Access::Read, routes!(members::show_grid))
         .with(Access::Operator, routes!(members::revoke_member))
         .with(Access::Read, routes!(plan::plan_request))
@@ -135,7 +137,9 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::Signed(SUBMISSION_COST), routes!(waiting::add_to_batch))
         .with(Access::ReadOwn(4), routes!(waiting::list_waiting))
         .with(Access::ChangeOwn(2), routes!(waiting::drop_waiting))
-        .with(Access::ChangeOwn(LOOK_UP_COST), routes!(waiting::run_batch))
+        .with(Access::ChangeOwn(LOOK_UP_COST), routes!(batch_run::run_batch))
+        .with(Access::Operator, routes!(batch_run::run_every))
+        .with(Access::Signed(LOOK_UP_COST), routes!(together::submit_together))
         .with(Access::Read, routes!(slots::find_slots))
         .with(Access::Read, routes!(bookings::list_bookings))
         .with(Access::Read, routes!(local::list_local_work))

@@ -39,9 +39,9 @@ impl Rates {
         each.take(prefix, u64::from(cost), now) && all.take(u64::from(cost), now)
     }
 
-    /// Whether a request may be submitted on `account` now; then it is counted.
-    pub fn submit(&self, account: PublicKey, now: Instant) -> bool {
-        locked(&self.accounts).take(account, 1, self.since_start(now))
+    /// Whether so many requests may be submitted on `account` now; then they are counted.
+    pub fn submit(&self, account: PublicKey, count: u64, now: Instant) -> bool {
+        locked(&self.accounts).take(account, count, self.since_start(now))
     }
 
     fn since_start(&self, now: Instant) -> Millis {
@@ -85,7 +85,8 @@ mod tests {
         let start = Instant::now();
         let rates = Rates::new(start);
         let [one, other] = [1, 2].map(|byte| PublicKey::from_bytes([byte; 32]));
-        assert!((0..20).all(|_| rates.submit(one, start)) && !rates.submit(one, start) && rates.submit(other, start));
-        assert!(rates.submit(one, start + Duration::from_millis(2_500)));
+        assert!((0..20).all(|_| rates.submit(one, 1, start)) && !rates.submit(one, 1, start));
+        assert!(!rates.submit(other, 21, start) && rates.submit(other, 20, start), "all of them or none");
+        assert!(rates.submit(one, 1, start + Duration::from_millis(2_500)));
     }
 }

@@ -25,7 +25,7 @@ pub struct Receipts {
     pub id: RequestId,
     /// It, and those that lengthen its reservation.
     pub requests: Vec<RequestId>,
-    /// Also those of what lengthens its reservation, and of what was replaced or given back.
+    /// Also those of what lengthens its reservation, and of what was replaced or given back and has cost something.
     pub receipts: Vec<SiteReceipt>,
 }
 

@@ -365,6 +365,7 @@ pub fn reason_of(stage: &ShownStage, name_of: impl Fn(&SiteId) -> String) -> Opt
         Outcome::Failed(failure @ Failure::PatienceOver { .. }) => {
             ReasonView::new("patience_over", failure.to_string())
         }
+        Outcome::Failed(failure @ Failure::Batch { .. }) => ReasonView::new("batch", failure.to_string()),
         Outcome::Failed(failure @ Failure::Unreachable { .. }) => ReasonView::new("unreachable", failure.to_string()),
         Outcome::HandedOver => {
             ReasonView::new("handed_over", "another node coordinates the reservation now, because its user wanted that")

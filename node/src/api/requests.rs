@@ -118,17 +118,17 @@ pub fn read_signed(body: &[u8]) -> Result<Authorization, Problem> {
 }
 
 /// A submission that was checked.
-struct Submitted {
-    authorization: Authorization,
-    permit: Permit,
-    plan: Option<HandedIn>,
+pub(super) struct Submitted {
+    pub authorization: Authorization,
+    pub permit: Permit,
+    pub plan: Option<HandedIn>,
     /// For whom the node has signed it, or who has handed it over.
-    submitted_for: Option<String>,
+    pub submitted_for: Option<String>,
 }
 
 /// A submission as it arrives: signed by its user, and then nobody else need vouch for it; or plain, and then the node signs it for
 /// its operator, on behalf of the user whose token is shown.
-fn authorized(state: &ApiState, caller: &Caller, body: &[u8]) -> Result<Submitted, Problem> {
+pub(super) fn authorized(state: &ApiState, caller: &Caller, body: &[u8]) -> Result<Submitted, Problem> {
     let keys = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body).unwrap_or_default();
     let may_submit = caller.has(Scope::Submit);
     let is_signed = keys.contains_key("authorization");
@@ -156,7 +156,7 @@ fn authorized(state: &ApiState, caller: &Caller, body: &[u8]) -> Result<Submitte
     };
     let (authorization, permit) = state.membership.admit(authorization).map_err(|denial| Problem::refused(&denial))?;
     if !may_submit {
-        has_allowance(state, permit.account)?;
+        has_allowance(state, permit.account, 1)?;
     }
     Ok(Submitted { authorization, permit, plan, submitted_for })
 }
@@ -170,9 +170,9 @@ pub fn signed_for_operator(state: &ApiState, plain: Request) -> Result<Authoriza
     })
 }
 
-/// Whether somebody without a token may submit one more request: at a bounded rate, and never the last ones that this node bears.
-pub fn has_allowance(state: &ApiState, account: PublicKey) -> Result<(), Problem> {
-    if !state.strangers.rates.submit(account, Instant::now()) {
+/// Whether somebody without a token may submit so many more requests: at a bounded rate, and never the last ones that this node bears.
+pub fn has_allowance(state: &ApiState, account: PublicKey, count: u64) -> Result<(), Problem> {
+    if !state.strangers.rates.submit(account, count, Instant::now()) {
         let detail = "too many requests of this user without a token; try again in a few seconds";
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_rule("rate"));
     }

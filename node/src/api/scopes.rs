@@ -24,6 +24,9 @@ pub enum Access {
     ReadOwn(u32),
     /// Changes requests: with `submit` or a signed call the user's own.
     ChangeOwn(u32),
+    /// Leaves a request to this node: the scope `operator`, or a call that the user has signed. A token acts for a user whose requests the
+    /// operator has signed.
+    TakeOver(u32),
     /// The scope `operator`.
     Operator,
 }
@@ -36,26 +39,26 @@ impl Access {
             Access::Metrics => Some(Scope::Metrics),
             Access::Read => Some(Scope::Read),
             Access::Signed(_) | Access::ReadOwn(_) | Access::ChangeOwn(_) => Some(Scope::Submit),
-            Access::Operator => Some(Scope::Operator),
+            Access::TakeOver(_) | Access::Operator => Some(Scope::Operator),
         }
     }
 
     /// How much of the allowance of an unknown caller a call takes.
     pub fn cost(self) -> u32 {
         match self {
-            Access::Signed(cost) | Access::ReadOwn(cost) | Access::ChangeOwn(cost) => cost,
+            Access::Signed(cost) | Access::ReadOwn(cost) | Access::ChangeOwn(cost) | Access::TakeOver(cost) => cost,
             Access::Open | Access::Metrics | Access::Read | Access::Operator => 0,
         }
     }
 
     /// Whether a signed call is enough.
     pub fn takes_signature(self) -> bool {
-        matches!(self, Access::Signed(_) | Access::ReadOwn(_) | Access::ChangeOwn(_))
+        matches!(self, Access::Signed(_) | Access::ReadOwn(_) | Access::ChangeOwn(_) | Access::TakeOver(_))
     }
 
     /// Whether a call that is not only a question changes something here.
     pub fn is_change(self) -> bool {
-        matches!(self, Access::Signed(_) | Access::ChangeOwn(_) | Access::Operator)
+        matches!(self, Access::Signed(_) | Access::ChangeOwn(_) | Access::TakeOver(_) | Access::Operator)
     }
 
     /// Whether `caller` may call.
@@ -67,6 +70,7 @@ impl Access {
             Access::ChangeOwn(_) => is_submitter(),
             Access::Metrics => caller.has(Scope::Metrics),
             Access::Read => caller.has(Scope::Read),
+            Access::TakeOver(_) => matches!(caller, Caller::User(_)) || caller.has(Scope::Operator),
             Access::Operator => caller.has(Scope::Operator),
         }
     }
@@ -169,6 +173,7 @@ mod tests {
         assert_eq!(admitted(Access::Read), [0, 0, 0, 0, 1, 1]);
         assert_eq!(admitted(Access::ReadOwn(1)), [0, 1, 0, 1, 1, 1]);
         assert_eq!(admitted(Access::ChangeOwn(1)), [0, 1, 0, 1, 0, 1]);
+        assert_eq!(admitted(Access::TakeOver(1)), [0, 1, 0, 0, 0, 1]);
         assert_eq!(admitted(Access::Operator), [0, 0, 0, 0, 0, 1]);
     }
 }

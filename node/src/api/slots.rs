@@ -7,12 +7,11 @@ use axum::{Json, extract::State};
 use broker::{
     availability::{Availability, AvailabilityStep},
     cost::Cost,
-    demand::Demand,
     ids::ShapeNumber,
     negotiation::{Found, FoundHost},
     phases::{self, Candidate, FrontPoint, Job},
-    plan::PlanOutcome,
-    request::{Effort, Request, RequestDocument},
+    plan::{Plan, PlanOutcome},
+    request::{Effort, ObjectiveKind, Request, RequestDocument},
     strategy::plan_best,
     time::Time,
 };
@@ -87,8 +86,8 @@ pub struct SlotAnswer {
     /// What these have free together, of the resources that the request names.
     #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     pub free: broker::resources::Amounts,
-    /// Whether it is proven, on the schedules that were used, that there is no earlier start (`earliest`), no start with
-    /// more hosts (`most`), or that the answer for this start is right (`at`).
+    /// Whether it is proven, on the schedules that were used, that nothing is better by the request's objective, which may be the start
+    /// (`earliest`), that no start has more hosts (`most`), or that the answer for this start is right (`at`).
     pub is_proven: bool,
     /// Why not, when it is not possible.
     pub reason: Option<ReasonView>,
@@ -96,7 +95,7 @@ pub struct SlotAnswer {
     pub profile: Vec<ProfileStep>,
     /// The latest start looked at.
     pub until: Time,
-    /// Of mode `earliest`, where hosts cost something: what it costs to start earlier, whatever the budget.
+    /// Of mode `earliest`, where hosts cost something: what it costs to start earlier, in any shape and whatever the budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub front: Option<PriceFront>,
     /// Whether the profile was thinned: then a step promises what is there at least.
@@ -128,6 +127,10 @@ pub struct PricedStart {
     pub cost: Cost,
     /// Whether it is proven that no start up to this one costs less.
     pub is_proven: bool,
+    /// Which of the request's shapes costs so little then, where it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>, nullable = false)]
+    pub shape: Option<ShapeNumber>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -183,6 +186,14 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     Ok(Json(state.coordinator.planning.look(found.hosts.len(), answer).await))
 }
 
+/// Whether it is proven that no plan has a better value of its objective.
+fn is_best(plan: &Plan) -> bool {
+    match plan.objective.kind {
+        ObjectiveKind::Start => plan.start_proven,
+        _ => plan.objective.bound == Some(plan.objective.value),
+    }
+}
+
 struct Question<'a> {
     mode: Mode,
     at: Option<Time>,
@@ -202,6 +213,7 @@ impl Question<'_> {
         };
         let mut candidates: Vec<Candidate<'_>> =
             found.hosts.iter().zip(schedules.iter().map(AsRef::as_ref)).map(candidate).collect();
+        let front = self.front(&candidates);
         let planned = if self.mode == Mode::Most { None } else { Some(self.planned(found, &candidates)) };
         let shape = planned.as_ref().and_then(PlanOutcome::plan).map_or(ShapeNumber(0), |plan| plan.shape);
         let demand = self.request.shape(shape).unwrap_or(self.request.demand());
@@ -222,7 +234,7 @@ impl Question<'_> {
             hosts: step.map_or(0, |step| step.hosts),
             free: step.map(|step| step.free.clone()).unwrap_or_default(),
             is_proven: verdict.is_proven,
-            front: if self.mode == Mode::Earliest { self.front(demand, &candidates) } else { None },
+            front,
             reason: verdict.reason,
             is_thinned: profile.len() < availability.steps().len(),
             profile: profile
@@ -238,17 +250,22 @@ impl Question<'_> {
     }
 
     /// What it costs to start earlier; none where nothing costs anything.
-    fn front(&self, demand: &Demand, candidates: &[Candidate<'_>]) -> Option<PriceFront> {
+    fn front(&self, candidates: &[Candidate<'_>]) -> Option<PriceFront> {
         // It knows neither links nor hosts that end together.
-        if demand.traffic().is_some() {
+        if self.mode != Mode::Earliest || self.request.shapes().any(|demand| demand.traffic().is_some()) {
             return None;
         }
         candidates.iter().find(|candidate| !candidate.host.tariff.prices.is_empty())?;
-        let job = Job { demand, budget: None, asked_at: Some(self.now), ..Job::of(self.request, self.window) };
-        let front = phases::front(&job, candidates, self.effort, self.seed);
+        let jobs = Job::of_shapes(self.request, self.window);
+        let jobs = jobs.map(|(shape, job)| (shape, Job { budget: None, asked_at: Some(self.now), ..job }));
+        let front = phases::front_of_shapes(jobs, candidates, self.effort, self.seed);
         front.points.first().filter(|first| !first.cost.is_zero())?;
         let (points, left_out) = front.thinned(FRONT_MAX);
-        let point = |FrontPoint { start, cost, is_proven }| PricedStart { start, cost, is_proven };
+        let has_shapes = self.request.has_shapes();
+        let point = |FrontPoint { start, cost, is_proven, shape }| {
+            let shape = Some(shape).filter(|_| has_shapes);
+            PricedStart { start, cost, is_proven, shape }
+        };
         let points = points.into_iter().map(point).collect();
         Some(PriceFront { points, left_out, is_proven: front.is_proven })
     }
@@ -279,7 +296,7 @@ impl Question<'_> {
                 end: Some(plan.end()),
                 cost: plan.cost(),
                 is_possible: true,
-                is_proven: self.at.is_some() || plan.start_proven,
+                is_proven: self.at.is_some() || is_best(&plan),
                 reason: None,
             },
             PlanOutcome::Rejected(rejection) => Verdict {

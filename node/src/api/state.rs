@@ -12,8 +12,8 @@ use discovery::Discovery;
 use tracing::warn;
 
 use super::{
-    challenge::Challenges, prices::PricesSeen, rates::Rates, request_view::SiteWords, scopes::Caller,
-    sessions::Sessions, upkeep::Upkeep,
+    batch_run::BatchRuns, challenge::Challenges, prices::PricesSeen, rates::Rates, request_view::SiteWords,
+    scopes::Caller, sessions::Sessions, upkeep::Upkeep,
 };
 use crate::{
     entry::{bookings::Bookings, driver::Coordinator, requests::Requests, waiting::Waiting},
@@ -31,6 +31,8 @@ pub struct ApiState {
     pub requests: Arc<Requests>,
     /// Requests that wait for a batch.
     pub waiting: Waiting,
+    /// How often they are planned without anybody asking.
+    pub batch_runs: BatchRuns,
     /// What sites have told of their reservations.
     pub bookings: Bookings,
     /// For new requests.

@@ -1,35 +1,25 @@
-//! Requests that wait for a batch: stored as their users have signed them, planned together with all that has come since, and reserved
-//! as planned.
+//! Requests that wait for a batch, stored as their users have signed them; [`super::batch_run`] plans them.
 //!
-//! Invariant: one run at a time plans what waits. A request is submitted under the id that was signed, with its plan, and waits no more
-//! when that is on disk; what found no place waits for the next run and comes first there.
+//! Invariant: they are on disk when the node says that it has them, all of a call or none.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
 use broker::{
-    batch::{BatchLine, BatchObjective, Order},
     ids::RequestId,
-    negotiation::HandedPlan,
-    offline::Asked,
-    plan::PlanOutcome,
     request::{Request, RequestDocument},
     time::{Span, Time},
     trust::{Authorization, Permit},
 };
-use futures::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
-use tokio::time::MissedTickBehavior;
-use tracing::{info, warn};
 use utoipa::ToSchema;
 
 use super::{
     authority::{About, needs_submit},
-    batch::{BatchQuestion, How, REQUESTS_MAX, answer},
+    batch::REQUESTS_MAX,
     extract::{Body, Path},
     problem::Problem,
     request_view::RequestState,
@@ -41,23 +31,14 @@ use super::{
     state::ApiState,
 };
 use crate::{
-    entry::{
-        request::{RequestHandle, SubmitError},
-        requests::HandedIn,
-        waiting::{AddError, WAITING_MAX, WAITING_STRANGERS_MAX},
-    },
+    entry::waiting::{AddError, WAITING_MAX, WAITING_STRANGERS_MAX},
     runtime::clock::unix_ms,
     storage::{
         StoreError,
-        waiting::{HowEnded, WaitingEnd, WaitingRecord},
+        waiting::{HowEnded, WaitingRecord},
     },
     trust::Scope,
 };
-
-/// Requests of a run that are under way at a time.
-const SIDE_BY_SIDE: usize = 32;
-/// How long a run waits for the end of one of them before the next takes its place.
-const SETTLE_WAIT: Duration = Duration::from_secs(120);
 
 /// Body of `POST /v1/batches/waiting`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
@@ -73,40 +54,14 @@ pub struct AddQuestion {
     pub signed: Vec<Authorization>,
 }
 
-/// Body of `POST /v1/batches/run`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RunQuestion {
-    /// `in-order` or `slices:K`; else that of the configuration.
-    #[schema(pattern = "^(in-order|slices:[1-9][0-9]{0,17})$")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<String>,
-    /// Whose turn is first.
-    #[schema(value_type = schema::BatchOrder)]
-    #[serde(default)]
-    pub order: Order,
-    /// What is least for all together.
-    #[schema(value_type = schema::BatchObjectiveKind)]
-    #[serde(default)]
-    pub objective: BatchObjective,
-}
-
 /// Requests that wait for a batch, or have waited lately.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct WaitingList {
     /// Those that wait, in the order in which they are planned, then the others.
     pub requests: Vec<WaitingView>,
-}
-
-/// What a run has come to.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct BatchRun {
-    /// Those that waited when it began.
-    pub requests: Vec<WaitingView>,
-    /// All of them together; none when none could be planned.
-    #[schema(value_type = schema::BatchLine)]
+    /// Seconds from one run of the node to the next; none: it runs none by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch: Option<BatchLine>,
+    pub every_s: Option<u64>,
 }
 
 /// A request that waits for a batch, or has waited.
@@ -147,8 +102,15 @@ pub enum WaitingState {
     Refused,
 }
 
+impl WaitingList {
+    fn new(state: &ApiState, records: impl Iterator<Item = WaitingRecord>) -> WaitingList {
+        let every_s = state.batch_runs.borrow().0.map(|every| every.as_secs());
+        WaitingList { requests: records.map(|record| WaitingView::new(state, record)).collect(), every_s }
+    }
+}
+
 impl WaitingView {
-    fn new(state: &ApiState, record: WaitingRecord) -> WaitingView {
+    pub(super) fn new(state: &ApiState, record: WaitingRecord) -> WaitingView {
         let ended = record.end.as_ref().map(|end| end.how);
         let submitted = (ended == Some(HowEnded::Submitted)).then(|| state.requests.get(&record.id)).flatten();
         let submitted = submitted.map(|handle| view(state, &handle.watch().borrow().clone()));
@@ -174,7 +136,7 @@ impl WaitingView {
     }
 }
 
-fn sees(caller: &Caller, record: &WaitingRecord) -> bool {
+pub(super) fn sees(caller: &Caller, record: &WaitingRecord) -> bool {
     caller.sees_of(Some(&record.authorization.request.author), record.submitted_for.as_deref())
 }
 
@@ -209,8 +171,9 @@ pub async fn add_to_batch(
         records.push(record(&state, &caller, authorization, permit, (now, &format!("signed[{at}].")))?);
     }
     if !may_submit {
-        let accounts: BTreeSet<_> = records.iter().map(|record| record.account).collect();
-        accounts.into_iter().try_for_each(|account| has_allowance(&state, account))?;
+        let mut of_account = BTreeMap::new();
+        records.iter().for_each(|record| *of_account.entry(record.account).or_default() += 1);
+        of_account.into_iter().try_for_each(|(account, count)| has_allowance(&state, account, count))?;
     }
     let ids: BTreeSet<RequestId> = records.iter().map(|record| record.id.clone()).collect();
     let author =
@@ -225,15 +188,15 @@ pub async fn add_to_batch(
     })?;
     let about = About { id: format!("{count} for a batch"), author: author.flatten() };
     let added = state.waiting.all().await.into_iter().filter(|record| ids.contains(&record.id));
-    let requests = added.map(|record| WaitingView::new(&state, record)).collect();
-    Ok((StatusCode::CREATED, Extension(about), Json(WaitingList { requests })))
+    let list = WaitingList::new(&state, added);
+    Ok((StatusCode::CREATED, Extension(about), Json(list)))
 }
 
 fn admitted(state: &ApiState, authorization: Authorization) -> Result<(Authorization, Permit), Problem> {
     state.membership.admit(authorization).map_err(|denial| Problem::refused(&denial))
 }
 
-fn disk_failed(state: &ApiState, error: StoreError) -> Problem {
+pub(super) fn disk_failed(state: &ApiState, error: StoreError) -> Problem {
     submit_problem(state, state.coordinator.stop_node(error), None)
 }
 
@@ -289,7 +252,7 @@ pub async fn list_waiting(
     Extension(caller): Extension<Caller>,
 ) -> Json<WaitingList> {
     let seen = state.waiting.all().await.into_iter().filter(|record| sees(&caller, record));
-    Json(WaitingList { requests: seen.map(|record| WaitingView::new(&state, record)).collect() })
+    Json(WaitingList::new(&state, seen))
 }
 
 /// Takes a request off the list. One that is submitted goes on.
@@ -322,149 +285,5 @@ fn selected<'a>(seen: &'a [WaitingRecord], selector: &str) -> Result<Option<&'a 
         [] => Ok(None),
         [only] => Ok(Some(&only.id)),
         _ => Err(ambiguous(format!("{selector:?} means several requests; give more of the id"))),
-    }
-}
-
-/// Plans what waits of the caller's requests (all of them for the operator), submits each as planned, and answers when all have come to
-/// an end.
-#[utoipa::path(post, path = "/batches/run", tag = "requests", request_body = RunQuestion, responses((status = 200, description = "Done", body = BatchRun)))]
-pub async fn run_batch(
-    State(state): State<Arc<ApiState>>,
-    Extension(caller): Extension<Caller>,
-    Body(body): Body,
-) -> Result<Json<BatchRun>, Problem> {
-    let question: RunQuestion = read_body("batch", &body)?;
-    run(&state, |record| sees(&caller, record), question).await.map(Json)
-}
-
-/// Runs a batch again and again, for as long as the node is up.
-pub async fn run_batches(state: Arc<ApiState>, every: Option<Duration>) {
-    let Some(every) = every else { return std::future::pending().await };
-    let mut every = tokio::time::interval(every);
-    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    every.tick().await;
-    loop {
-        every.tick().await;
-        match run(&state, |_| true, RunQuestion::default()).await {
-            Ok(BatchRun { batch: Some(batch), .. }) => info!(batch.placed, batch.postponed, "a batch was run"),
-            Ok(_) => {}
-            Err(problem) => warn!(problem.detail, "no batch was run"),
-        }
-    }
-}
-
-/// One that is due: it waits, may still start, and is still admitted.
-struct Due {
-    /// With the starts that it has now, under the id that was signed.
-    asked: Asked,
-    authorization: Authorization,
-    permit: Permit,
-    submitted_for: Option<String>,
-    latest: Time,
-}
-
-async fn run(
-    state: &Arc<ApiState>,
-    is_wanted: impl Fn(&WaitingRecord) -> bool,
-    question: RunQuestion,
-) -> Result<BatchRun, Problem> {
-    let RunQuestion { policy, order, objective } = question;
-    let policy = policy.unwrap_or_else(|| state.waiting.policy.clone());
-    let how = How::of(&BatchQuestion { policy, order, objective, ..BatchQuestion::default() })?;
-    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node runs a batch; try again in a moment");
-    let _turn = state.waiting.turn().ok_or_else(busy)?;
-    let failed = |error| disk_failed(state, error);
-    let wanted = state.waiting.all().await.into_iter().filter(|record| record.end.is_none() && is_wanted(record));
-    let now = state.coordinator.clock.now().utc;
-    let (mut due, mut ids) = (Vec::new(), BTreeSet::new());
-    for record in wanted {
-        ids.insert(record.id.clone());
-        match look_at(state, record, now) {
-            Ok(one) => due.push(one),
-            Err((id, end, reason)) => {
-                let ended = async { (Some((end, reason)), ()) };
-                state.waiting.end_with(&id, ended).await.map_err(failed)?;
-            }
-        }
-    }
-    let batch = if due.is_empty() { None } else { Some(place(state, how, due).await?) };
-    let views = state.waiting.all().await.into_iter().filter(|record| ids.contains(&record.id));
-    Ok(BatchRun { requests: views.map(|record| WaitingView::new(state, record)).collect(), batch })
-}
-
-fn end(state: &ApiState, how: HowEnded) -> WaitingEnd {
-    WaitingEnd { at: state.coordinator.clock.now().utc, how }
-}
-
-/// What can be planned of one that waits; else how its wait ends.
-fn look_at(state: &ApiState, record: WaitingRecord, now: Time) -> Result<Due, (RequestId, WaitingEnd, Option<String>)> {
-    let starts = record.request.starts(now, Span(0)).ok().filter(|(earliest, _)| *earliest <= record.latest);
-    let Some((earliest, _)) = starts else {
-        return Err((record.id, end(state, HowEnded::Passed), record.reason));
-    };
-    let document = RequestDocument {
-        earliest: Some(earliest),
-        latest: Some(record.latest),
-        ..RequestDocument::from(record.request.clone())
-    };
-    let refused = |why: String| (record.id.clone(), end(state, HowEnded::Refused), Some(why));
-    let request = Request::try_from(document).map_err(|error| refused(error.to_string()))?;
-    let admitted = state.membership.admit(record.authorization.clone());
-    let (authorization, permit) = admitted.map_err(|denial| refused(denial.to_string()))?;
-    let asked = Asked { id: record.id, shapes: vec![Ok(request)], has_shapes: false };
-    Ok(Due { asked, authorization, permit, submitted_for: record.submitted_for, latest: record.latest })
-}
-
-/// Plans these together and submits what has a plan; the rest goes on waiting.
-async fn place(state: &Arc<ApiState>, how: How, due: Vec<Due>) -> Result<BatchLine, Problem> {
-    let failed = |error| disk_failed(state, error);
-    let (answer, _) = answer(state, how, due.iter().map(|one| one.asked.clone()).collect()).await?;
-    let mut placed = Vec::new();
-    let mut reasons = BTreeMap::new();
-    for (one, line) in due.into_iter().zip(answer.lines) {
-        match line.outcome {
-            PlanOutcome::Allocated(plan) => placed.push((one, HandedPlan::from(plan))),
-            PlanOutcome::Rejected(rejection) => {
-                reasons.insert(one.asked.id, rejection.reason.detail());
-            }
-        }
-    }
-    let postpone = |record: &mut WaitingRecord| {
-        record.postponed = record.postponed.saturating_add(1);
-        record.reason = reasons.get(&record.id).cloned();
-    };
-    state.waiting.update(reasons.keys(), postpone).await.map_err(failed)?;
-    let submit = |(one, plan): (Due, HandedPlan)| async {
-        let id = one.asked.id.clone();
-        let submitted = state.waiting.end_with(&id, submit(state, one, plan)).await?;
-        if let Some(handle) = submitted.flatten() {
-            let mut snapshots = handle.watch();
-            let settled = snapshots.wait_for(|snapshot| !snapshot.stage.is_under_way());
-            // What takes longer goes on behind the next.
-            let _ = tokio::time::timeout(SETTLE_WAIT, settled).await;
-        }
-        Ok(())
-    };
-    let all = stream::iter(placed).map(submit).buffer_unordered(SIDE_BY_SIDE).collect::<Vec<Result<(), StoreError>>>();
-    all.await.into_iter().collect::<Result<(), StoreError>>().map_err(failed)?;
-    Ok(answer.batch)
-}
-
-/// Submits one with its plan; how its wait has ended, if it has, and who coordinates it.
-async fn submit(
-    state: &ApiState,
-    due: Due,
-    plan: HandedPlan,
-) -> (Option<(WaitingEnd, Option<String>)>, Option<Arc<RequestHandle>>) {
-    let Due { authorization, permit, submitted_for, latest, .. } = due;
-    let plan = Some(HandedIn { plan, replans: true, latest: Some(latest) });
-    let submitted = state.requests.submit(&state.coordinator, authorization, permit, plan, submitted_for).await;
-    let ended = |how, reason| Some((end(state, how), reason));
-    match submitted {
-        Ok(handle) => (ended(HowEnded::Submitted, None), Some(handle)),
-        Err(SubmitError::Known { .. }) => (ended(HowEnded::Submitted, None), None),
-        Err(error @ SubmitError::Request(_)) => (ended(HowEnded::Passed, Some(error.to_string())), None),
-        // It is planned again with the next batch; a disk that fails stops the node.
-        Err(SubmitError::Plan(_) | SubmitError::Busy | SubmitError::Store(_)) => (None, None),
     }
 }

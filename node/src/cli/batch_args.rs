@@ -2,7 +2,7 @@
 //!
 //! Invariant: as in `args`, nothing is said here about what they do.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use broker::{
     batch::{BatchObjective, Order},
@@ -11,7 +11,7 @@ use broker::{
 use clap::{Args, Subcommand};
 
 use super::{grid_args::KeyArgs, request_args::one_of};
-use crate::text::credits::parse_credits;
+use crate::text::{credits::parse_credits, time::parse_duration};
 
 /// `kolo batch`
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub enum BatchCommand {
     List,
     /// Take a request off that list; one that is submitted goes on
     Drop(BatchDropArgs),
-    /// Plan what waits now and reserve each as planned; the configuration says whether the node does so by itself ([batch] every)
+    /// Plan what waits now and reserve each as planned; with --every the node does so by itself from now on
     Run(BatchRunArgs),
 }
 
@@ -86,6 +86,9 @@ pub struct BatchDropArgs {
 /// `kolo batch run`
 #[derive(Debug, Args)]
 pub struct BatchRunArgs {
+    /// The node does so by itself, so long after each run, until it restarts (its configuration: [batch] every), or never; for its operator
+    #[arg(long, value_name = "DURATION|never", value_parser = parse_every)]
+    pub every: Option<Every>,
     /// in-order or slices:K, as for kolo batch plan [default: as the node is configured]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
@@ -97,14 +100,30 @@ pub struct BatchRunArgs {
     pub batch_objective: BatchObjective,
 }
 
+/// How often a node runs batches by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Every(pub Option<Duration>);
+
+fn parse_every(text: &str) -> Result<Every, String> {
+    if text == "never" {
+        return Ok(Every(None));
+    }
+    let every = parse_duration(text).map_err(|error| error.to_string())?;
+    let is_whole = every.subsec_nanos() == 0 && !every.is_zero();
+    is_whole.then_some(Every(Some(every))).ok_or_else(|| "expected whole seconds, or never".to_owned())
+}
+
 /// `kolo batch submit`
 #[derive(Debug, Args)]
 pub struct BatchSubmitArgs {
     /// The batch.
     #[command(flatten)]
     pub batch: LiveBatchArgs,
+    /// All of it is reserved as planned, or nothing; at most 100 requests
+    #[arg(long)]
+    pub together: bool,
     /// Begin with the requests of this file, and put there what this batch postpones, before anything is submitted
-    #[arg(long, value_name = "REST.jsonl")]
+    #[arg(long, value_name = "REST.jsonl", conflicts_with = "together")]
     pub postponed: Option<PathBuf>,
     /// The key.
     #[command(flatten)]

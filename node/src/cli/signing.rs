@@ -80,7 +80,7 @@ pub fn sign(
     Ok(Some(signer.sign(&node.grid, &node.site, id, request.clone(), context.time(), last)?))
 }
 
-/// Signs these requests, each with the plan that is tried first, as [`submission`] does.
+/// Signs these requests, each with its plan, as [`submission`] does; `replans`: something else will do when that cannot be reserved.
 ///
 /// # Errors
 /// As there.
@@ -89,13 +89,14 @@ pub fn planned_submissions(
     client: &Client,
     args: &KeyArgs,
     requests: impl Iterator<Item = (Request, HandedPlan)>,
+    replans: bool,
 ) -> Result<Vec<Submission>, CliError> {
     let signer = signer(context, client, args)?;
     let submission = |(request, plan): (Request, HandedPlan)| match &signer {
-        None => Ok(Submission::Planned { request: Box::new(request), plan, replans: true }),
+        None => Ok(Submission::Planned { request: Box::new(request), plan, replans }),
         Some((node, signer)) => {
             let signed = signer.sign(&node.grid, &node.site, new_request_id()?, request, context.time(), None)?;
-            Ok(Submission::Signed { authorization: Box::new(signed), plan: Some(plan), replans: true })
+            Ok(Submission::Signed { authorization: Box::new(signed), plan: Some(plan), replans })
         }
     };
     requests.map(submission).collect()

@@ -62,7 +62,7 @@ const EARLY_MAX: Span = Span(86_400);
 /// A feed that runs more often costs more than it is worth.
 const FEED_EVERY_MIN_S: u64 = 1;
 /// To find hosts for a batch takes some seconds.
-const BATCH_EVERY_MIN: Duration = Duration::from_secs(1);
+pub const BATCH_EVERY_MIN: Duration = Duration::from_secs(1);
 const PROGRAM_WORDS_MAX: usize = 64;
 const REMOTE_NAMES_MAX: usize = 64;
 /// How far ahead prices may be published.

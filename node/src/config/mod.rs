@@ -24,7 +24,7 @@ mod values;
 pub use self::{
     args::NodeArgs,
     error::ConfigError,
-    load::{ConfigSource, NodeConfig, load, load_in_process},
+    load::{BATCH_EVERY_MIN, ConfigSource, NodeConfig, load, load_in_process},
     print::print_config,
     settings::{ActivationSettings, DEFAULT_API, LocalSettings, Settings},
     surroundings::Surroundings,

@@ -34,12 +34,12 @@ pub use self::error::DaemonError;
 use self::{clock_watch::ClockWatch, doors::Doors};
 use crate::{
     api::{
+        batch_run::{RunQuestion, run_batches},
         events::watch_sites,
         sessions::Sessions,
         state::{ApiState, Strangers},
         tls::Tls,
         upkeep::Upkeep,
-        waiting::run_batches,
     },
     config::{ConfigSource, LogFormat, NodeConfig, Settings},
     entry::{
@@ -122,16 +122,15 @@ async fn run_from(
     let grid = data_dir.grid(config.grid.clone())?;
     let (token, tokens) = (data_dir.token()?, data_dir.tokens()?);
     let identity = data_dir.identity()?;
-    let (store, remembered, waiting) = open_store(&config, &data_dir, identity.site_id(), clock)?;
+    let (store, remembered, waiting) = open_store(&config, &data_dir, identity.site_id(), clock).await?;
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, shares).await?;
     let address = doors.address;
-    let Remembered { reservations, gone, charges, requests: records, activations, known_peers, incarnation, .. } =
-        remembered;
+    let kept = Kept { bookings: remembered.reservations, gone: remembered.gone, charges: remembered.charges };
+    let Remembered { requests: records, tied, activations, known_peers, incarnation, .. } = remembered;
     let site_id = identity.site_id().clone();
     let gate = open_gate(&config, &grid, &data_dir);
-    let ledger =
-        open_ledger(&config, &gate, &identity, incarnation, Kept { bookings: reservations, gone, charges }, clock);
+    let ledger = open_ledger(&config, &gate, &identity, incarnation, kept, clock);
     let membership = Arc::new(Membership::open(&data_dir, &site_id, grid.clone(), gate.clone(), clock)?);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;
     let (discovery, inbound) = discovery::start(identity, discovery_config).await?;
@@ -149,6 +148,7 @@ async fn run_from(
         ledger: ledger.clone(),
         requests: requests.clone(),
         waiting,
+        batch_runs: watch::Sender::new((config.settings.batch.every, RunQuestion::default())),
         bookings: Bookings::default(),
         coordinator: coordinator.clone(),
         feed: feed.state(),
@@ -168,7 +168,7 @@ async fn run_from(
     });
     feed.begin(&ledger).await;
     upkeep.advertise().map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })?;
-    requests.resume(&coordinator, records);
+    requests.resume(&coordinator, records, tied);
     upkeep.data_dir.write_api_address(address)?;
     greet(&config, &grid, &discovery, &address.to_string());
     is_up(discovery.clone());
@@ -178,7 +178,7 @@ async fn run_from(
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     beside.spawn(feed.run());
-    beside.spawn(keep_up(upkeep, clock, run_batches(api.clone(), config.settings.batch.every))?);
+    beside.spawn(keep_up(upkeep, clock, run_batches(api.clone()))?);
     let ended = first_to_end(discovery.ended(), &mut beside);
     let result = serve((site, inbound), doors, api, (failures, ended), peers, stop).await;
     beside.shutdown().await;
@@ -258,7 +258,7 @@ fn start_activation(
     task
 }
 
-fn open_store(
+async fn open_store(
     config: &NodeConfig,
     data_dir: &DataDir,
     site: &SiteId,
@@ -270,7 +270,8 @@ fn open_store(
     let (store, mut remembered) = Store::open(&data_dir.ledger_path(), unix_ms(), settings)?;
     let requests: BTreeSet<&RequestId> = remembered.requests.iter().map(|record| &record.id).collect();
     let (waiting, policy) = (mem::take(&mut remembered.waiting), config.settings.batch.policy.clone());
-    let waiting = Waiting::new(store.clone(), policy, waiting, clock.now().utc, |id| requests.contains(id));
+    let is_request = |id: &RequestId| requests.contains(id);
+    let waiting = Waiting::open(store.clone(), policy, waiting, clock.now().utc, is_request).await?;
     Ok((store, remembered, waiting))
 }
 

@@ -114,7 +114,7 @@ pub fn start(
 
 fn snapshot_of(negotiation: &Negotiation, revision: u64) -> Snapshot {
     let record = Arc::new(negotiation.record().clone());
-    Snapshot { revision, stage: negotiation.stage().into(), record }
+    Snapshot { revision, stage: negotiation.stage().into(), member: negotiation.member(), record }
 }
 
 impl Task {
@@ -148,6 +148,7 @@ impl Task {
                 Some(command) = self.commands.recv() => match command {
                     Command::Cancel => self.feed(Event::Cancel).await,
                     Command::Check => self.feed(Event::Check).await,
+                    Command::Batch(event) => self.feed(event).await,
                     Command::HandOver { by, authorization, on_disk } => {
                         self.feed(Event::TakenOver { by: by.clone(), authorization }).await;
                         self.perform().await?;

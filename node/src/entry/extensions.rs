@@ -149,7 +149,7 @@ mod tests {
             efficiency_bound: 1.0,
             start_proven: true,
         };
-        Snapshot { revision: 1, record: Arc::new(record), stage: ShownStage::Reserved(plan) }
+        Snapshot { revision: 1, record: Arc::new(record), stage: ShownStage::Reserved(plan), member: None }
     }
 
     #[test]

@@ -10,4 +10,5 @@ pub mod planning;
 pub mod request;
 pub mod requests;
 pub mod takeover;
+pub mod together;
 pub mod waiting;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use broker::{
     ids::{RequestId, SiteId},
-    negotiation::{Failure, Outcome, PlanMisfit, RequestRecord, Reservation, Stage},
+    negotiation::{Event, Failure, Member, Outcome, PlanMisfit, RequestRecord, Reservation, Stage},
     plan::Plan,
     request::RequestError,
     time::Time,
@@ -51,6 +51,8 @@ pub struct Snapshot {
     pub record: Arc<RequestRecord>,
     /// How far it has come.
     pub stage: ShownStage,
+    /// The same for the batch that it is tied to.
+    pub member: Option<Member>,
 }
 
 impl Snapshot {
@@ -118,6 +120,7 @@ impl ShownStage {
                 Outcome::Failed(Failure::Refused { .. }) => "refused",
                 Outcome::Failed(Failure::Unreachable { .. }) => "unreachable",
                 Outcome::Failed(Failure::PatienceOver { .. }) => "patience_over",
+                Outcome::Failed(Failure::Batch { .. }) => "batch",
                 Outcome::Cancelled(_) => "cancelled",
                 Outcome::HandedOver => "handed_over",
             },
@@ -167,6 +170,8 @@ pub enum Command {
     Cancel,
     /// See now whether the reservation is whole, and repair it if not.
     Check,
+    /// What has become of the batch that it is tied to.
+    Batch(Event),
     /// Leave it to another node, which shows the user's authorization for that.
     HandOver {
         by: SiteId,

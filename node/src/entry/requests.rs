@@ -40,7 +40,7 @@ use crate::{
         metrics::Metrics,
     },
     site::task::Coordination,
-    storage::{Change, Store},
+    storage::{Change, Store, tied::TiedRecord},
 };
 
 /// Most requests kept, closed ones included.
@@ -133,6 +133,20 @@ impl Requests {
         plan: Option<HandedIn>,
         submitted_for: Option<String>,
     ) -> Result<Arc<RequestHandle>, SubmitError> {
+        let record = self.arrived(coordinator, authorization, permit, plan, submitted_for)?;
+        let _arrival = self.arrives(&record.id)?;
+        self.take_on(coordinator, record, false).await
+    }
+
+    /// The record of a request that has arrived.
+    pub(super) fn arrived(
+        &self,
+        coordinator: &Coordinator,
+        authorization: Authorization,
+        permit: Permit,
+        plan: Option<HandedIn>,
+        submitted_for: Option<String>,
+    ) -> Result<RequestRecord, SubmitError> {
         let now = self.clock.now();
         let Permit { statement, name, .. } = permit;
         let mut starts = statement.request.starts(now.utc, self.settings.planner.default_reach)?;
@@ -155,8 +169,7 @@ impl Requests {
         record.handed_in = handed_in;
         record.replans = replans;
         record.submitted_for = submitted_for;
-        let _arrival = self.arrives(&record.id)?;
-        self.take_on(coordinator, record, false).await
+        Ok(record)
     }
 
     /// Announces that this node is about to coordinate a request. Its name is free again when what is returned is dropped.
@@ -171,34 +184,54 @@ impl Requests {
         record: RequestRecord,
         is_resumed: bool,
     ) -> Result<Arc<RequestHandle>, SubmitError> {
-        let id = record.id.clone();
-        if let Some(known) = self.get(&id).filter(|known| !is_left_to_another(&known.snapshot.borrow())) {
-            let existing = Some(Box::new(known.snapshot.borrow().clone()));
-            return Err(SubmitError::Known { id, existing });
+        // One record gives one handle.
+        let mut handles = self.take_on_all(coordinator, vec![record], is_resumed, Vec::new()).await?;
+        handles.pop().ok_or(SubmitError::Busy)
+    }
+
+    /// The same of several, with other changes: all in one write.
+    pub(super) async fn take_on_all(
+        self: &Arc<Self>,
+        coordinator: &Coordinator,
+        records: Vec<RequestRecord>,
+        is_resumed: bool,
+        mut changes: Vec<Change>,
+    ) -> Result<Vec<Arc<RequestHandle>>, SubmitError> {
+        for RequestRecord { id, .. } in &records {
+            if let Some(known) = self.get(id).filter(|known| !is_left_to_another(&known.snapshot.borrow())) {
+                let existing = Some(Box::new(known.snapshot.borrow().clone()));
+                return Err(SubmitError::Known { id: id.clone(), existing });
+            }
         }
-        if self.active.fetch_add(1, Ordering::Relaxed) >= MAX_ACTIVE {
-            self.finished();
+        let count = records.len();
+        if self.active.fetch_add(count, Ordering::Relaxed) + count > MAX_ACTIVE {
+            self.active.fetch_sub(count, Ordering::Relaxed);
             return Err(SubmitError::Busy);
         }
-        let mut changes = vec![Change::Request(Box::new(record.clone()))];
-        changes.extend(self.make_room().into_iter().map(Change::ForgetRequest));
+        changes.extend(records.iter().map(|record| Change::Request(Box::new(record.clone()))));
+        changes.extend(self.make_room(count).into_iter().map(Change::ForgetRequest));
         let written = match self.store.enqueue(changes).await {
             Ok(written) => written,
             Err(error) => {
-                self.finished();
+                self.active.fetch_sub(count, Ordering::Relaxed);
                 return Err(coordinator.stop_node(error));
             }
         };
-        let handle = self.coordinate(coordinator, record, is_resumed);
+        let coordinate = |record| self.coordinate(coordinator, record, is_resumed);
+        let handles = records.into_iter().map(coordinate).collect();
         written.on_disk().await.map_err(|error| coordinator.stop_node(error))?;
-        Ok(handle)
+        Ok(handles)
     }
 
     /// Goes on with what the disk remembers.
-    pub fn resume(self: &Arc<Self>, coordinator: &Coordinator, records: Vec<RequestRecord>) {
-        for record in records {
+    pub fn resume(self: &Arc<Self>, coordinator: &Coordinator, records: Vec<RequestRecord>, all_tied: Vec<TiedRecord>) {
+        for mut record in records {
+            record.together = record.together.filter(|batch| all_tied.iter().any(|tied| tied.id == *batch));
             self.active.fetch_add(1, Ordering::Relaxed);
             self.coordinate(coordinator, record, true);
+        }
+        for tied in all_tied {
+            self.tie(coordinator, tied);
         }
     }
 
@@ -219,10 +252,10 @@ impl Requests {
         handle
     }
 
-    /// The oldest requests that are history, as many as are above the bound.
-    fn make_room(&self) -> Vec<RequestId> {
+    /// The oldest requests that are history, as many as are above the bound with so many new ones.
+    fn make_room(&self, new: usize) -> Vec<RequestId> {
         let now = self.clock.now().utc;
-        let over = (self.by_id.len() + 1).saturating_sub(MAX_KEPT);
+        let over = (self.by_id.len() + new).saturating_sub(MAX_KEPT);
         if over == 0 {
             return Vec::new();
         }

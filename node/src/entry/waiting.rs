@@ -6,6 +6,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex as StdMutex},
 };
 
 use broker::{
@@ -14,9 +15,12 @@ use broker::{
 };
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::storage::{
-    Change, Store, StoreError,
-    waiting::{HowEnded, WaitingEnd, WaitingRecord},
+use crate::{
+    runtime::lock::locked,
+    storage::{
+        Change, Store, StoreError,
+        waiting::{HowEnded, WaitingEnd, WaitingRecord},
+    },
 };
 
 /// Most requests that wait.
@@ -61,31 +65,48 @@ pub struct Waiting {
     by_id: Mutex<BTreeMap<RequestId, WaitingRecord>>,
     /// Held by whoever plans what waits.
     turn: Mutex<()>,
+    /// What has a plan that is being submitted.
+    under_way: Arc<StdMutex<BTreeSet<RequestId>>>,
     store: Store,
 }
 
 impl Waiting {
-    /// What the disk remembers; `is_request` says which ids are requests of this node.
-    pub fn new(
+    /// What the disk remembers; `is_request` says which ids are requests of this node. That these wait no more is on disk when it returns:
+    /// the request may be forgotten before the node starts again.
+    ///
+    /// # Errors
+    /// [`StoreError`], and then the node cannot start.
+    pub async fn open(
         store: Store,
         policy: String,
         records: Vec<WaitingRecord>,
         now: Time,
         is_request: impl Fn(&RequestId) -> bool,
-    ) -> Waiting {
-        let reconciled = |mut record: WaitingRecord| {
-            if record.end.is_none() && is_request(&record.id) {
-                record.end = Some(WaitingEnd { at: now, how: HowEnded::Submitted });
-            }
-            (record.id.clone(), record)
-        };
-        let by_id = Mutex::new(records.into_iter().map(reconciled).collect());
-        Waiting { policy, by_id, turn: Mutex::default(), store }
+    ) -> Result<Waiting, StoreError> {
+        let mut by_id: BTreeMap<_, _> = records.into_iter().map(|record| (record.id.clone(), record)).collect();
+        let submitted = by_id.values_mut().filter(|record| record.end.is_none() && is_request(&record.id));
+        let changes = submitted.map(|record| {
+            record.end = Some(WaitingEnd { at: now, how: HowEnded::Submitted });
+            Change::Waiting(Box::new(record.clone()))
+        });
+        store.commit(changes.collect()).await?;
+        Ok(Waiting { policy, by_id: Mutex::new(by_id), turn: Mutex::default(), under_way: Arc::default(), store })
     }
 
     /// The turn to plan what waits; none when somebody else has it.
     pub fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         self.turn.try_lock().ok()
+    }
+
+    /// Keeps these out of other runs until what is returned is dropped; whoever does so has the turn.
+    pub fn under_way(&self, ids: BTreeSet<RequestId>) -> UnderWay {
+        locked(&self.under_way).extend(ids.iter().cloned());
+        UnderWay { all: self.under_way.clone(), ids }
+    }
+
+    /// Whether a run submits it at this moment.
+    pub fn is_under_way(&self, id: &RequestId) -> bool {
+        locked(&self.under_way).contains(id)
     }
 
     /// All; those that wait in the order in which they are planned: first what was postponed before, then who came first.
@@ -168,6 +189,18 @@ impl Waiting {
             *record = ended;
         }
         Ok(Some(value))
+    }
+}
+
+/// That a run submits requests.
+pub struct UnderWay {
+    all: Arc<StdMutex<BTreeSet<RequestId>>>,
+    ids: BTreeSet<RequestId>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        locked(&self.all).retain(|id| !self.ids.contains(id));
     }
 }
 
@@ -254,7 +287,7 @@ mod tests {
     async fn what_waits_is_bounded_and_known_once() {
         let directory = tempfile::tempdir().unwrap();
         let (store, records) = open(directory.path());
-        let waiting = Waiting::new(store, String::new(), records, Time(0), |_| false);
+        let waiting = Waiting::open(store, String::new(), records, Time(0), |_| false).await.unwrap();
         let add = |records: Vec<WaitingRecord>, max| {
             let added = waiting.add(records, max, Time(0));
             async { added.await.map_err(|error| error.to_string()) }
@@ -282,7 +315,7 @@ mod tests {
     async fn a_restart_finds_what_waits_in_its_order() {
         let directory = tempfile::tempdir().unwrap();
         let (store, records) = open(directory.path());
-        let waiting = Waiting::new(store, String::new(), records, Time(0), |_| false);
+        let waiting = Waiting::open(store, String::new(), records, Time(0), |_| false).await.unwrap();
         let all = ["z", "y", "x", "w", "v"].map(|id| record(id, 1, None)).to_vec();
         waiting.add(all, 1_000, Time(0)).await.unwrap();
         let id = |name: &str| RequestId::new(name).unwrap();
@@ -298,7 +331,11 @@ mod tests {
 
         // The node ended between the submission of `z` and what it writes here.
         let (store, records) = open(directory.path());
-        let waiting = Waiting::new(store, String::new(), records, Time(9), |known| *known == id("z"));
+        let waiting = Waiting::open(store, String::new(), records, Time(9), |known| *known == id("z")).await.unwrap();
+        drop(waiting);
+        // And again; the request of `z` was forgotten meanwhile.
+        let (store, records) = open(directory.path());
+        let waiting = Waiting::open(store, String::new(), records, Time(11), |_| false).await.unwrap();
         let all = waiting.all().await;
         assert_eq!(ids(&all), ["x", "v", "z", "w"]);
         let ends: Vec<_> = all.iter().map(|record| record.end.clone()).collect();
@@ -308,5 +345,24 @@ mod tests {
         // Ended long enough ago: `w`, and not yet `z`.
         waiting.add(vec![record("u", 1, None)], 1_000, Time(7 * 86_400 + 6)).await.unwrap();
         assert_eq!(ids(&waiting.all().await), ["x", "v", "u", "z"]);
+    }
+
+    #[tokio::test]
+    async fn what_one_run_submits_no_other_plans() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, records) = open(directory.path());
+        let waiting = Waiting::open(store, String::new(), records, Time(0), |_| false).await.unwrap();
+        let [a, b] = ["a", "b"].map(|id| RequestId::new(id).unwrap());
+        let turn = waiting.turn().unwrap();
+        assert!(waiting.turn().is_none(), "one run plans at a time");
+        let first = waiting.under_way(BTreeSet::from([a.clone()]));
+        drop(turn);
+        let _turn = waiting.turn().unwrap();
+        let second = waiting.under_way(BTreeSet::from([b.clone()]));
+        assert!(waiting.is_under_way(&a) && waiting.is_under_way(&b));
+        drop(first);
+        assert!(!waiting.is_under_way(&a) && waiting.is_under_way(&b));
+        drop(second);
+        assert!(!waiting.is_under_way(&b));
     }
 }

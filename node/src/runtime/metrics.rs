@@ -31,8 +31,8 @@ type TwoLabels = [(&'static str, &'static str); 2];
 type Histograms = Family<Label, Histogram, fn() -> Histogram>;
 
 /// How requests end.
-pub const OUTCOMES: [&str; 7] =
-    ["reserved", "rejected", "refused", "unreachable", "patience_over", "cancelled", "handed_over"];
+pub const OUTCOMES: [&str; 8] =
+    ["reserved", "rejected", "refused", "unreachable", "patience_over", "batch", "cancelled", "handed_over"];
 /// Every word of [`Metrics::answered`].
 const ANSWERS: [&str; 7] = ["held", "confirmed", "released", "settled", "refused", "told", "bookings"];
 

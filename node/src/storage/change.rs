@@ -9,7 +9,7 @@ use broker::{
     protocol::AttemptId,
 };
 
-use super::{activation::ActivationRecord, waiting::WaitingRecord};
+use super::{activation::ActivationRecord, tied::TiedRecord, waiting::WaitingRecord};
 
 /// What an owner can set, and whose ledger it is.
 #[derive(Debug, Clone)]
@@ -63,6 +63,10 @@ pub enum Change {
     Waiting(Box<WaitingRecord>),
     /// Such a request is forgotten.
     ForgetWaiting(RequestId),
+    /// Requests are reserved together or not at all.
+    Tied(Box<TiedRecord>),
+    /// The requests of such a batch are tied no longer.
+    Untie(RequestId),
     /// Addresses of peers to try after a restart.
     KnownPeers(Vec<String>),
 }
@@ -81,6 +85,8 @@ pub struct Remembered {
     pub activations: Vec<ActivationRecord>,
     /// Requests that wait for a batch, or have waited.
     pub waiting: Vec<WaitingRecord>,
+    /// Which requests are reserved together or not at all.
+    pub tied: Vec<TiedRecord>,
     /// Addresses of peers.
     pub known_peers: Vec<String>,
     /// This start's number: larger than that of every earlier start.

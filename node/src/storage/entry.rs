@@ -16,7 +16,7 @@ use broker::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{change::Change, change::Remembered, error::StoreError};
-use crate::storage::{activation::ActivationRecord, waiting::WaitingRecord};
+use crate::storage::{activation::ActivationRecord, tied::TiedRecord, waiting::WaitingRecord};
 
 /// Largest value written and read.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
@@ -42,12 +42,21 @@ pub enum Table {
     Charges = 5,
     /// Requests that wait for a batch, or have waited.
     Waiting = 6,
+    /// Which requests are reserved together or not at all.
+    Tied = 7,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 6] =
-        [Table::Reservations, Table::Requests, Table::Facts, Table::Activations, Table::Charges, Table::Waiting];
+    pub const ALL: [Table; 7] = [
+        Table::Reservations,
+        Table::Requests,
+        Table::Facts,
+        Table::Activations,
+        Table::Charges,
+        Table::Waiting,
+        Table::Tied,
+    ];
 
     /// Its name in messages.
     pub fn name(self) -> &'static str {
@@ -58,6 +67,7 @@ impl Table {
             Table::Activations => "activations",
             Table::Charges => "charges",
             Table::Waiting => "waiting",
+            Table::Tied => "tied",
         }
     }
 }
@@ -206,6 +216,8 @@ pub fn of_change(change: &Change) -> Result<Entry, StoreError> {
         Change::ForgetRequest(id) => Entry::Remove(request_key(Table::Requests, id)),
         Change::Waiting(record) => Entry::Put(request_key(Table::Waiting, &record.id), json(Table::Waiting, record)?),
         Change::ForgetWaiting(id) => Entry::Remove(request_key(Table::Waiting, id)),
+        Change::Tied(record) => Entry::Put(request_key(Table::Tied, &record.id), json(Table::Tied, record)?),
+        Change::Untie(id) => Entry::Remove(request_key(Table::Tied, id)),
         Change::Activation(record) => {
             Entry::Put(attempt_key(Table::Activations, &record.attempt), json(Table::Activations, record)?)
         }
@@ -278,6 +290,12 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
                 let record: WaitingRecord = from_json(key.0, value)?;
                 let expected = request_key(key.0, &record.id);
                 remembered.waiting.push(record);
+                expected
+            }
+            Table::Tied => {
+                let record: TiedRecord = from_json(key.0, value)?;
+                let expected = request_key(key.0, &record.id);
+                remembered.tied.push(record);
                 expected
             }
             Table::Facts => continue,

@@ -30,6 +30,7 @@ mod snapshot;
 mod start;
 #[cfg(test)]
 mod tests;
+pub mod tied;
 pub mod waiting;
 mod writer;
 

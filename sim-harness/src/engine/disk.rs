@@ -22,6 +22,8 @@ pub struct Disk {
     pub charges: BTreeMap<AttemptId, Charge>,
     /// The decisions of the node as a coordinator.
     pub requests: BTreeMap<RequestId, RequestRecord>,
+    /// Batches whose requests are reserved together or not at all.
+    pub tied: BTreeMap<RequestId, Vec<RequestId>>,
     /// Number of the last start.
     pub incarnation: u64,
 }
@@ -33,6 +35,8 @@ pub enum Actor {
     Ledger,
     /// The negotiation of a request.
     Request(RequestId),
+    /// What ties the requests of a batch together.
+    Batch(RequestId),
 }
 
 /// A record on its way to the disk.
@@ -42,6 +46,10 @@ pub enum Write {
     Ledger(Box<Record>),
     /// Of a request.
     Request(Box<RequestRecord>),
+    /// The requests of a batch, tied together.
+    Tie { batch: RequestId, records: Vec<RequestRecord> },
+    /// Nothing ties these any more.
+    Untie { batch: RequestId, members: Vec<RequestId> },
 }
 
 impl Write {
@@ -49,6 +57,15 @@ impl Write {
     pub fn about(&self) -> Option<&RequestId> {
         let Write::Ledger(record) = self else { return None };
         Some(&record.attempt().request)
+    }
+
+    /// The requests of a batch that it is about.
+    pub fn members(&self) -> Vec<RequestId> {
+        match self {
+            Write::Tie { records, .. } => records.iter().map(|record| record.id.clone()).collect(),
+            Write::Untie { members, .. } => members.clone(),
+            Write::Ledger(_) | Write::Request(_) => Vec::new(),
+        }
     }
 }
 
@@ -69,6 +86,15 @@ impl Disk {
             Write::Ledger(record) => *record,
             Write::Request(record) => {
                 self.requests.insert(record.id.clone(), *record);
+                return;
+            }
+            Write::Tie { batch, records } => {
+                self.tied.insert(batch, records.iter().map(|record| record.id.clone()).collect());
+                self.requests.extend(records.into_iter().map(|record| (record.id.clone(), record)));
+                return;
+            }
+            Write::Untie { batch, .. } => {
+                self.tied.remove(&batch);
                 return;
             }
         };

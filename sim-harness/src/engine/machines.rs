@@ -89,7 +89,8 @@ impl<A> Machines<A> {
         let (negotiations, askers) = (BTreeMap::new(), BTreeMap::new());
         let mut machines = Machines { ledger, negotiations, askers, wake_at: None, settings, check };
         for (place, record) in (0..).zip(disk.requests.values()) {
-            machines.begin(record.clone(), is_resumed, seed_of(place), now);
+            let together = record.together.clone().filter(|batch| disk.tied.contains_key(batch));
+            machines.begin(RequestRecord { together, ..record.clone() }, is_resumed, seed_of(place), now);
         }
         (machines, misfits)
     }

@@ -21,6 +21,8 @@ pub struct Batches {
     pub count: u64,
     /// Of 100 batches, how many have a budget.
     budget_percent: u64,
+    /// Whether some are reserved as a whole or not at all.
+    pub has_tied: bool,
 }
 
 /// One batch, before it is planned.
@@ -31,14 +33,20 @@ pub struct Drawn {
     pub order: Order,
     /// All of it together costs at most this.
     pub budget: Option<Cost>,
+    /// It is reserved as a whole or not at all.
+    pub is_tied: bool,
 }
 
 impl Batches {
     /// Draws the batches of a seed: half of the seeds have some.
     pub fn draw(seed: u64) -> Option<Batches> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let drawn =
-            Batches { seed, count: random.random_range(1..=3), budget_percent: one_of(&mut random, &[0, 60, 100]) };
+        let drawn = Batches {
+            seed,
+            count: random.random_range(1..=3),
+            budget_percent: one_of(&mut random, &[0, 60, 100]),
+            has_tied: false,
+        };
         random.random_bool(0.5).then_some(drawn)
     }
 
@@ -54,6 +62,7 @@ impl Batches {
             policy: one_of(&mut random, &["slices:1", "slices:2", "in-order"]),
             order: one_of(&mut random, &[Order::Fcfs, Order::Sjf, Order::Bjf]),
             budget: has_budget.then_some(Cost(budget * count)),
+            is_tied: self.has_tied && random.random_bool(0.5),
         }
     }
 }

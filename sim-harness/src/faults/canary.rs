@@ -81,6 +81,8 @@ pub enum Canary {
     BudgetForgotten,
     /// What is planned again of a batch may cost what the request may, whatever the batch may.
     BatchBudgetForgotten,
+    /// The coordinator does not wait for the other requests of a batch that is reserved as a whole or not at all.
+    BatchNotTied,
     /// The entry point takes the half of what a site charges for what it is to pay.
     ChargeHalved,
     /// The entry point keeps a receipt that names another price than was agreed.

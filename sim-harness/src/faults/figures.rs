@@ -85,6 +85,8 @@ figures! {
     handed_in: "by a handed plan",
     /// Of these, of a batch.
     of_batches: "of a batch",
+    /// Batches that were reserved as a whole.
+    tied: "whole batches",
     /// Requests without a placement.
     rejected: "rejected",
     /// Requests given up, since sites did not answer or others were faster.

@@ -96,7 +96,7 @@ pub fn reach_disk(grid: &mut Grid, node: usize, writes: Vec<Write>) {
             Write::Ledger(record) if !matches!(**record, Record::Put(_)) => {
                 grid.truth.note_gone(node, record.attempt());
             }
-            Write::Ledger(_) => {}
+            Write::Ledger(_) | Write::Tie { .. } | Write::Untie { .. } => {}
         }
         grid.nodes[node].disk.apply(write);
     }

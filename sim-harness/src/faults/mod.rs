@@ -40,6 +40,7 @@ pub mod scripted;
 mod shapes;
 #[cfg(test)]
 mod tests;
+mod together;
 mod trial;
 mod truth;
 mod user_actions;

@@ -62,6 +62,8 @@ pub const PRICED_FROM: u64 = 10 * HARDEST_FROM;
 pub const SHAPED_FROM: u64 = 2 * PRICED_FROM;
 /// From this seed on sites have uplinks, and one request in three has traffic.
 pub const LINKED_FROM: u64 = 3 * PRICED_FROM;
+/// From this seed on half of the batches are reserved as a whole or not at all.
+pub const TIED_FROM: u64 = 4 * PRICED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -104,6 +106,7 @@ impl Trial {
         options.shapes = (seed >= SHAPED_FROM).then(|| Shapes::draw(seed ^ SHAPES)).flatten();
         options.batches = (seed >= SHAPED_FROM).then(|| Batches::draw(seed ^ BATCHES)).flatten();
         options.links = (seed >= LINKED_FROM).then(|| Links::of(seed ^ LINKS));
+        options.batches.iter_mut().for_each(|batches| batches.has_tied = seed >= TIED_FROM);
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
             aims.draw(&mut options);
@@ -227,10 +230,17 @@ impl Trial {
         let drawn = batches.draw_one(batch);
         let request = |number: &u64| Some((*number, self.draw_request(entry_point, *number)?));
         let requests = drawn.numbers.iter().filter_map(request).collect();
+        let mut tied = Vec::new();
         for Placed { number, request, plan } in batch_plans::place(&drawn, &self.world.grid, entry_point, requests) {
-            self.world.submit(entry_point, (number, request), Some(plan));
-            self.world.grid.users.join_batch(&names::request(number), batch, drawn.budget);
+            if drawn.is_tied {
+                tied.extend(user_actions::submit(&mut self.world.grid, entry_point, (number, request), Some(plan)));
+            } else {
+                self.world.submit(entry_point, (number, request), Some(plan));
+            }
+            self.world.grid.users.join_batch(&names::request(number), batch, drawn.budget, drawn.is_tied);
         }
+        tied.iter_mut().for_each(|record| record.replans = false);
+        self.world.submit_together(entry_point, tied);
     }
 
     /// One of the entry points that run; if none does, the user comes back with `again`.

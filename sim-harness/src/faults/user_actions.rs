@@ -109,6 +109,7 @@ pub fn look(grid: &mut Grid, node: usize, id: &RequestId) {
         Err(what) => grid.violate("a report stays true", Some(id), what),
     }
     checks::check_reported(grid, id);
+    checks::check_together(grid, id);
 }
 
 /// Some users cancel at once what has just been reserved.

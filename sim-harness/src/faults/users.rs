@@ -87,6 +87,8 @@ pub struct UserRequest {
     pub handed_in: Option<Plan>,
     /// The batch that it is of, and what all of that may cost.
     pub batch: Option<(u64, Option<Cost>)>,
+    /// The batch with which it is reserved or not at all.
+    pub tied: Option<u64>,
     pub user: PublicKey,
     /// The node that the user asks about it.
     pub entry_point: usize,
@@ -152,6 +154,7 @@ impl Users {
             request,
             handed_in,
             batch: None,
+            tied: None,
             entry_point,
             term: (RequestStatement::FIRST_TERM, site),
             signed_for: BTreeSet::from([entry_point]),
@@ -161,10 +164,10 @@ impl Users {
         self.requests.insert(names::request(number), user);
     }
 
-    /// A request is of this batch, which may cost so much.
-    pub fn join_batch(&mut self, id: &RequestId, batch: u64, budget: Option<Cost>) {
+    /// A request is of this batch, which may cost so much; `is_tied`: it is reserved as a whole or not at all.
+    pub fn join_batch(&mut self, id: &RequestId, batch: u64, budget: Option<Cost>, is_tied: bool) {
         if let Some(user) = self.requests.get_mut(id) {
-            user.batch = Some((batch, budget));
+            (user.batch, user.tied) = (Some((batch, budget)), is_tied.then_some(batch));
         }
     }
 

@@ -211,6 +211,7 @@ impl Medium for World {
 
     fn after_request(&mut self, node: usize, id: &RequestId) {
         self.show(node, id);
+        self.go_on_with_batch(node, id);
     }
 }
 
@@ -248,7 +249,7 @@ impl World {
     }
 
     /// Begins a write; what comes behind it waits for [`NodeEvent::Written`].
-    fn write(&mut self, node: usize, actor: Actor, write: Write) {
+    pub(super) fn write(&mut self, node: usize, actor: Actor, write: Write) {
         let grid = &mut self.grid;
         let name = grid.name();
         let takes = grid.random.random_range(0..=grid.nodes[node].disk_ms_max) + grid.nodes[node].slow_ms;
@@ -268,12 +269,14 @@ impl World {
         };
         let request = match &actor {
             Actor::Request(id) => Some(id),
-            Actor::Ledger => write.about(),
+            Actor::Ledger | Actor::Batch(_) => write.about(),
         };
+        let members = write.members();
         self.grid.note(request, format_args!("s{node} has on disk: {}", describe(&write)));
         life::reach_disk(&mut self.grid, node, vec![write]);
         match actor {
             Actor::Ledger => self.perform_ledger(node),
+            Actor::Batch(batch) => self.batch_written(node, &batch, &members),
             Actor::Request(id) => {
                 self.begin(node, &id);
                 self.perform_request(node, &id);
@@ -283,7 +286,7 @@ impl World {
     }
 
     /// The first write of a request is on disk: it begins.
-    fn begin(&mut self, node: usize, id: &RequestId) {
+    pub(super) fn begin(&mut self, node: usize, id: &RequestId) {
         let seed = self.grid.random.random();
         let now = self.clock(node);
         let Some(record) = self.disk(node).requests.get(id).cloned() else { return };
@@ -596,5 +599,7 @@ fn describe(write: &Write) -> String {
             };
             format!("{decision}, {} releases owed", record.owed.len())
         }
+        Write::Tie { records, .. } => format!("{} requests tied together", records.len()),
+        Write::Untie { members, .. } => format!("{} requests tied no longer", members.len()),
     }
 }

@@ -520,7 +520,7 @@ impl Medium for World {
         own.disk.apply(write);
         let free_at = match &actor {
             Actor::Ledger => Some(&mut own.disk_free_at),
-            Actor::Request(id) => number_of(id).map(|number| &mut self.requests[number].free_at),
+            Actor::Request(id) | Actor::Batch(id) => number_of(id).map(|number| &mut self.requests[number].free_at),
         };
         if let Some(free_at) = free_at {
             *free_at = done.max(*free_at);

@@ -94,6 +94,90 @@ fn a_conflict_replans_the_request_that_it_touched() {
     assert!(replanned["conflicts"].as_u64() >= Some(1), "{replanned}");
 }
 
+#[test]
+fn a_batch_is_reserved_as_a_whole_or_not_at_all() {
+    let nodes = three_sites();
+    let directory = tempfile::tempdir().unwrap();
+    let latest = seconds_from_now(1_800);
+    let one = |id: &str| json!({"id":id,"hosts":1,"duration":3600,"per_host":{"cpu":4000},"latest":latest});
+    let booked = || nodes.iter().map(|node| node.bookings().len()).sum::<usize>();
+    let giant = json!({"id":"giant","hosts":1,"duration":3600,"per_host":{"cpu":400_000}});
+    let too_much = batch(directory.path(), &[one("a"), giant]);
+    let refused = nodes[0].kolo_json(&["batch", "submit", &too_much, "--together"], 2);
+    assert_eq!(refused["requests"][0]["outcome"], "not submitted", "{refused}");
+    assert!(booked() == 0 && nodes[0].kolo_json(&["list"], 0)["requests"].as_array().unwrap().is_empty());
+
+    let file = batch(directory.path(), &["a", "b", "c", "d"].map(one));
+    let done = nodes[0].kolo_json(&["batch", "submit", &file, "--together"], 0);
+    assert!(done["requests"].as_array().unwrap().iter().all(|row| row["is_as_planned"] == true), "{done}");
+    assert_eq!(booked(), 4);
+
+    // Two hosts are left. Somebody else takes one of them before the next batch comes with its plan for both.
+    let requests = ["e", "f"].map(one);
+    let planned = nodes[0].post("/v1/batches/plan", &json!({"requests":requests}).to_string()).1;
+    assert_eq!(planned["batch"]["placed"], 2, "{planned}");
+    let taken = planned["plans"][1]["hosts"][0].clone();
+    let taken = format!("{}/{}", taken["site"].as_str().unwrap(), taken["id"].as_str().unwrap());
+    let _ = nodes[1].kolo_json(&["submit", "-N", "1", "-t", "2h", "--per-host", "cpu=4", "--candidate", &taken], 0);
+    let seat =
+        |host: &Value| json!({"site":host["site"],"host":host["id"],"end":host["end"],"amounts":host["amounts"]});
+    let submission = |(request, plan): (&Value, &Value)| {
+        let seats: Vec<Value> = plan["hosts"].as_array().unwrap().iter().map(seat).collect();
+        json!({"request":request,"plan":{"start":plan["start"],"hosts":seats}})
+    };
+    let all: Vec<Value> = requests.iter().zip(planned["plans"].as_array().unwrap()).map(submission).collect();
+    let (status, tied) = nodes[0].post("/v1/batches/submit", &json!({"requests":all}).to_string());
+    assert_eq!(status, 201, "{tied}");
+    for request in tied["requests"].as_array().unwrap() {
+        let path = format!("/v1/requests/{}?until=settled&wait_ms=60000", request["id"].as_str().unwrap());
+        let ended = nodes[0].wait_until("its end", &path, |view| view["reason"].is_object());
+        assert!(ended["reservation"].is_null() || ended["state"] == "failed", "{ended}");
+    }
+    wait_until("the release of what was held", booked, |booked| *booked == 5);
+
+    for (body, key) in [
+        (json!({"requests":[]}), "requests"),
+        (json!({"requests":[requests[0]]}), "requests[0].plan"),
+        (json!({"requests":[all[0], requests[1]]}), "requests[1].plan"),
+    ] {
+        let (status, problem) = nodes[0].post("/v1/batches/submit", &body.to_string());
+        assert_eq!((status, &problem["key"]), (400, &key.into()), "{problem}");
+    }
+}
+
+#[test]
+fn a_node_that_is_killed_goes_on_with_the_whole_of_a_batch() {
+    let mut node = Node::first("alpha", &hosts("a", 4));
+    node.wait_until_it_knows(4);
+    let requests: Vec<Value> = (0..4).map(|_| json!({"hosts":1,"duration":3600,"per_host":{"cpu":4000}})).collect();
+    let planned = node.post("/v1/batches/plan", &json!({"requests":requests}).to_string()).1;
+    let seat =
+        |host: &Value| json!({"site":host["site"],"host":host["id"],"end":host["end"],"amounts":host["amounts"]});
+    let submission = |(request, plan): (&Value, &Value)| {
+        let seats: Vec<Value> = plan["hosts"].as_array().unwrap().iter().map(seat).collect();
+        json!({"request":request,"plan":{"start":plan["start"],"hosts":seats}})
+    };
+    let all: Vec<Value> = requests.iter().zip(planned["plans"].as_array().unwrap()).map(submission).collect();
+    let (status, tied) = node.post("/v1/batches/submit", &json!({"requests":all}).to_string());
+    assert_eq!(status, 201, "{tied}");
+    node.kill();
+    node.restart();
+    let states: Vec<Value> = tied["requests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|request| {
+            let path = format!("/v1/requests/{}?until=settled&wait_ms=60000", request["id"].as_str().unwrap());
+            let is_settled =
+                |view: &Value| ["confirmed", "active", "failed", "refused"].iter().any(|state| view["state"] == *state);
+            node.wait_until("its end", &path, is_settled)["state"].clone()
+        })
+        .collect();
+    let reserved = states.iter().filter(|state| *state == "confirmed" || *state == "active").count();
+    assert!(reserved == 0 || reserved == 4, "{states:?}");
+    wait_until("what is booked to be that", || node.bookings().len(), |booked| *booked == reserved);
+}
+
 /// What waits at a node: label, state, state of the request, and how often it was postponed.
 fn waiting(node: &Node) -> Vec<(String, String, Option<String>, u64)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -121,6 +205,10 @@ fn what_waits_outlives_the_node_and_what_was_postponed_comes_first() {
     // Two hosts of four cores, for an hour each: the third finds no place before its window has passed.
     let soon = seconds_from_now(1_800);
     let one = |id: &str| json!({"id":id,"hosts":1,"duration":3600,"per_host":{"cpu":4000},"latest":soon});
+    let every = |every: &str| node.kolo_json(&["batch", "run", "--every", every], 0)["every_s"].clone();
+    assert_eq!((every("10min"), every("never")), (600.into(), Value::Null));
+    let refused = node.kolo(&["batch", "run", "--every", "500ms"]);
+    assert!(refused.code == Some(64) && refused.err.contains("whole seconds"), "{refused:?}");
     let add = |node: &Node, requests: &[Value], exit| {
         let ended = node.kolo(&["batch", "add", &batch(directory.path(), requests)]);
         assert_eq!(ended.code, Some(exit), "{ended:?}");

@@ -87,6 +87,15 @@ fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back()
     browser.fill("input[name='per_host.cpu']", "3");
     browser.click("form button[type=submit]");
     browser.wait_for_text("Proven on the schedules used");
+    browser.fill("input[name=hosts]", "50");
+    browser.click("#another-shape");
+    browser.fill("input[name='shapes[1].hosts']", "1");
+    browser.fill("input[name='shapes[1].duration']", "70");
+    browser.click("form button[type=submit]");
+    browser.wait_for_text("shapes[1].duration");
+    browser.fill("input[name='shapes[1].duration']", "70min");
+    browser.click("form button[type=submit]");
+    browser.wait_for_text("2 of 2: 1 host for");
     look_at(&browser, "slots");
 
     first.open_in(&browser, &format!("/#/requests/{id}"));

@@ -137,6 +137,16 @@ fn check_plan(case: &Case, grid: &Grid, plan: &Plan) {
     assert_eq!(plan.traffic, Some(case.traffic));
 }
 
+/// What a rejection calls the cheapest plan is what the cheapest costs.
+fn check_cheapest(case: &Case, grid: &Grid, reason: &Reason) {
+    if let Reason::Budget { cheapest: Some(cheapest), .. } = reason {
+        let without = Case { budget: None, ..case.clone() };
+        let mut all = KINDS.iter().zip(best(&without, grid));
+        let least = all.find_map(|(kind, best)| (*kind == "cost").then_some(best)).flatten();
+        assert_eq!(least.map(|(cost, _)| cost), Some(cheapest.0.cast_signed()), "{case:?}");
+    }
+}
+
 fn check(case: &Case, seed: u64, limits: &Limits, is_exact: bool) {
     let (raw_hosts, prices): (Vec<RawHost>, Vec<RawPrices>) = case.hosts.iter().cloned().unzip();
     let mut grid = Grid::new(&raw_hosts);
@@ -179,6 +189,7 @@ fn check(case: &Case, seed: u64, limits: &Limits, is_exact: bool) {
             PlanOutcome::Rejected(rejection) => {
                 assert!(best.is_none() || !(rejection.start_proven || is_exact), "{kind}: {best:?}, {rejection:?}");
                 assert!(rejection.start_proven || !is_exact, "{kind}: {rejection:?}");
+                check_cheapest(case, &grid, &rejection.reason);
             }
         }
     }

@@ -255,6 +255,68 @@ proptest! {
     }
 }
 
+/// The front over all shapes is what planning each of them for the least cost finds at every start.
+fn check_front_of_shapes(
+    hosts: &[(RawHost, RawPrices)],
+    raw: &RawRequest,
+    (shapes, budget): (&[(usize, i64)], Option<u64>),
+    (first, last): (i64, i64),
+) {
+    let (raw_hosts, raw_prices): (Vec<RawHost>, Vec<RawPrices>) = hosts.iter().cloned().unzip();
+    let mut grid = Grid::new(&raw_hosts);
+    grid.hosts.iter_mut().zip(&raw_prices).for_each(|((_, host, _), raw)| host.tariff = tariff(raw));
+    let mut document = document(raw, "start");
+    for key in ["hosts", "work", "duration"] {
+        document.as_object_mut().unwrap().remove(key);
+    }
+    let shape = |(hosts, duration): &(usize, i64)| serde_json::json!({"hosts": hosts, "duration": duration});
+    document["shapes"] = shapes.iter().map(shape).collect();
+    let document: RequestDocument = serde_json::from_value(document).unwrap();
+    let request = Request::try_from(RequestDocument { budget: budget.map(Cost), ..document }).unwrap();
+    let mut expected: Vec<(Time, Cost)> = Vec::new();
+    for start in first..=last {
+        let cost = |(_, job): (_, Job<'_>)| {
+            let job = Job { objective: ObjectiveKind::Cost, ..job };
+            let planned = plan(&job, &grid.candidates(job.demand), Effort::Balanced, 1, &mut ());
+            planned.plan().map(Plan::cost)
+        };
+        let least = Job::of_shapes(&request, (Time(start), Time(start))).filter_map(cost).min();
+        if let Some(least) = least.filter(|least| expected.last().is_none_or(|(_, cost)| least < cost)) {
+            expected.push((Time(start), least));
+        }
+    }
+    let jobs = || Job::of_shapes(&request, (Time(first), Time(last)));
+    let found = front_of_shapes(jobs(), &grid.all(), Effort::Balanced, 1);
+    let points: Vec<(Time, Cost)> = found.points.iter().map(|point| (point.start, point.cost)).collect();
+    assert_eq!(points, expected);
+    assert!(found.is_proven && found.points.iter().all(|point| point.is_proven));
+    for point in &found.points {
+        let (_, job) = jobs().find(|(shape, _)| *shape == point.shape).unwrap();
+        let at = Job { objective: ObjectiveKind::Cost, earliest: point.start, latest: point.start, ..job };
+        let planned = plan(&at, &grid.candidates(job.demand), Effort::Balanced, 1, &mut ());
+        assert_eq!(planned.plan().map(Plan::cost), Some(point.cost), "it is of the shape that it names");
+    }
+    let rough = jobs().map(|(_, job)| front::within(&job, &grid.candidates(job.demand), cut(), 1));
+    let rough = front::merged(rough);
+    for point in rough.points.iter().filter(|point| point.is_proven) {
+        assert!(points.contains(&(point.start, point.cost)), "{rough:?}, {points:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_front_over_all_shapes_is_the_least_cost_of_any_of_them(
+        hosts in prop::collection::vec((host(), raw_prices()), 0..7), raw in raw_request(), has_totals in any::<bool>(),
+        shapes in prop::collection::vec((1_usize..5, 1_i64..20), 1..4),
+        budget in prop::option::of(0_u64..60), (earliest, reach) in (0_i64..10, 0_i64..25),
+    ) {
+        let raw = if has_totals { raw } else { RawRequest { total: [None; 3], sites_max: None, ..raw } };
+        check_front_of_shapes(&hosts, &raw, (&shapes, budget), (earliest, earliest + reach));
+    }
+}
+
 /// Limits that allow next to no search.
 fn cut() -> Limits {
     Limits { feasibility_nodes_in_all: 0, ..Limits::of(Effort::Fast) }

@@ -1,6 +1,7 @@
 //! `kolo batch submit`: each request of a batch is reserved as the batch has planned it; what cannot be had so is planned again alone.
+//! With `--together` all of them are, or none.
 //!
-//! Every request has a submission of its own, all or nothing, so no request waits for another. Invariant: nothing is submitted before
+//! Otherwise every request has a submission of its own, so no request waits for another. Invariant: nothing is submitted before
 //! all is planned and signed; however the command ends, it says of every request what is known of it.
 
 use std::{
@@ -19,6 +20,7 @@ use broker::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{
@@ -30,6 +32,7 @@ use crate::{
     api::{
         plan::{AllocatedPlan, LivePlan, PlannedHost},
         request_view::{RequestView, ReservationView, ReservedHost},
+        together::TiedRequests,
     },
     cli::{
         batch_args::BatchSubmitArgs,
@@ -67,16 +70,31 @@ pub fn run(context: &mut Context, args: &BatchSubmitArgs) -> Result<Exit, CliErr
     let mut rows: Vec<Row> =
         batch.lines.iter().zip(&planned.plans).map(|(line, plan)| Row::new(&line.name, plan)).collect();
     let placed: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].plan.is_some()).collect();
+    if args.together && placed.len() < rows.len() {
+        // The others are not submitted, so there is nothing to tie together.
+        context.output.print(&Submitted { requests: rows, batch: planned.batch })?;
+        return Ok(Exit::NoPlacement);
+    }
     let costs = placed.iter().map(|at| (batch.lines[*at].request.clone(), rows[*at].planned_cost)).collect();
     let requests = with_budgets(&client, costs, args.batch.batch_budget.is_some())?;
     let plans = placed.iter().filter_map(|at| rows[*at].plan.clone());
-    let submissions = signing::planned_submissions(context, &client, &args.key, requests.into_iter().zip(plans))?;
+    let planned_requests = requests.into_iter().zip(plans);
+    let submissions = signing::planned_submissions(context, &client, &args.key, planned_requests, !args.together)?;
     if let Some(file) = &args.postponed {
         // Before the first is submitted, so that the next run submits none again.
         let postponed = batch.lines.iter().zip(&rows).filter(|(_, row)| row.plan.is_none());
         batch_file::write(file, postponed.map(|(line, _)| &line.document))?;
     }
-    let is_interrupted = submit(&client, placed.into_iter().zip(submissions).collect(), &mut rows)?;
+    let begun = if args.together {
+        let tied: TiedRequests = client.post("/v1/batches/submit", &json!({ "requests": submissions }))?;
+        if tied.requests.len() != placed.len() {
+            return Err(CliError::failed("the node's answer is not understood: not one request for each"));
+        }
+        tied.requests.into_iter().map(|view| Begun::Submitted(Box::new(view))).collect::<Vec<_>>()
+    } else {
+        submissions.into_iter().map(Begun::New).collect()
+    };
+    let is_interrupted = submit(&client, placed.into_iter().zip(begun).collect(), &mut rows)?;
     let exit = exit_of(&rows);
     context.output.print(&Submitted { requests: rows, batch: planned.batch })?;
     if is_interrupted {
@@ -174,12 +192,18 @@ fn is_same(plan: &HandedPlan, reservation: &ReservationView) -> bool {
     plan.start == reservation.start && reservation.hosts.iter().all(is_planned)
 }
 
-/// Submissions that no thread has taken, with the places of their rows.
-type Waiting = Mutex<VecDeque<(usize, Submission)>>;
+/// What is followed to its end.
+enum Begun {
+    New(Submission),
+    Submitted(Box<RequestView>),
+}
+
+/// What no thread has taken, with the places of their rows.
+type Waiting = Mutex<VecDeque<(usize, Begun)>>;
 type News = (usize, Result<Box<RequestView>, CliError>);
 
 /// Submits and waits for the ends; whether the user has ended that before.
-fn submit(client: &Client, submissions: VecDeque<(usize, Submission)>, rows: &mut [Row]) -> Result<bool, CliError> {
+fn submit(client: &Client, submissions: VecDeque<(usize, Begun)>, rows: &mut [Row]) -> Result<bool, CliError> {
     let failed = |source| CliError::Io { doing: "submitting the batch", source };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let progress = progress_bar(submissions.len());
@@ -204,15 +228,18 @@ fn submit(client: &Client, submissions: VecDeque<(usize, Submission)>, rows: &mu
 }
 
 /// Taking one from the front is one step: a thread that has panicked cannot have left it half-done.
-fn locked(waiting: &Waiting) -> MutexGuard<'_, VecDeque<(usize, Submission)>> {
+fn locked(waiting: &Waiting) -> MutexGuard<'_, VecDeque<(usize, Begun)>> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Submits one request and follows it to its end; whether there may be more to do.
 fn submit_next(client: &Client, waiting: &Waiting, news: &mpsc::Sender<News>) -> bool {
     let next = locked(waiting).pop_front();
-    let Some((at, submission)) = next else { return false };
-    let mut answer: Result<RequestView, CliError> = client.post("/v1/requests", &submission);
+    let Some((at, begun)) = next else { return false };
+    let mut answer: Result<RequestView, CliError> = match begun {
+        Begun::New(submission) => client.post("/v1/requests", &submission),
+        Begun::Submitted(view) => Ok(*view),
+    };
     loop {
         let next = answer.as_ref().ok().filter(|view| !view.state.is_settled()).map(|view| {
             format!(
@@ -316,8 +343,6 @@ impl Report for Submitted {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::{
         api::samples::view,
@@ -358,7 +383,7 @@ mod tests {
         let mut rows = vec![Row::new("a", &planned()), Row::new("b", &postponed()), Row::new("c", &planned())];
         // One after the other, since the node of the test answers so.
         for at in [0, 2] {
-            let only = VecDeque::from([(at, submission())]);
+            let only = VecDeque::from([(at, Begun::New(submission()))]);
             assert!(!submit(&client, only, &mut rows).unwrap());
         }
         let asked = server.join().unwrap();

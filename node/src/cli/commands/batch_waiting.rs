@@ -9,9 +9,12 @@ use jiff::tz::TimeZone;
 
 use super::{Context, batch::batch_text, batch_file::Reading};
 use crate::{
-    api::waiting::{BatchRun, RunQuestion, WaitingList, WaitingState, WaitingView},
+    api::{
+        batch_run::{BatchRun, EveryQuestion, RunQuestion, RunsEvery},
+        waiting::{WaitingList, WaitingState, WaitingView},
+    },
     cli::{
-        batch_args::{BatchAddArgs, BatchDropArgs, BatchRunArgs},
+        batch_args::{BatchAddArgs, BatchDropArgs, BatchRunArgs, Every},
         client::waiting_path,
         error::CliError,
         exit::Exit,
@@ -21,7 +24,7 @@ use crate::{
     },
     text::{
         safe::safe,
-        time::format_time,
+        time::{format_duration, format_time},
         words::{moment_text, or_dash},
     },
 };
@@ -73,17 +76,39 @@ pub fn run(context: &mut Context, args: &BatchRunArgs) -> Result<Exit, CliError>
     if let Some(policy) = &args.policy {
         live_policy_named(policy).map_err(|error| CliError::of_flag("--policy", error))?;
     }
-    let question = RunQuestion { policy: args.policy.clone(), order: args.order, objective: args.batch_objective };
-    let done: BatchRun = context.connect()?.post_waiting("/v1/batches/run", &question, RUNNING)?;
+    let how = RunQuestion { policy: args.policy.clone(), order: args.order, objective: args.batch_objective };
+    if let Some(Every(every)) = args.every {
+        let question = EveryQuestion { every_s: every.map(|every| every.as_secs()), how };
+        let runs: RunsEvery = context.connect()?.post("/v1/batches/every", &question)?;
+        return context.done(&runs);
+    }
+    let done: BatchRun = context.connect()?.post_waiting("/v1/batches/run", &how, RUNNING)?;
     let is_reserved = |view: &WaitingView| view.request_state.is_some_and(|state| state.is_reserved());
     let exit = if done.requests.iter().all(is_reserved) { Exit::Done } else { Exit::NoPlacement };
     context.output.print(&done)?;
     Ok(exit)
 }
 
+impl Report for RunsEvery {
+    fn text(&self, _: &Look) -> String {
+        every_text(self.every_s)
+    }
+    fn ids(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// How often the node runs batches, for people.
+fn every_text(every_s: Option<u64>) -> String {
+    match every_s {
+        Some(every_s) => format!("the node plans what waits every {}\n", format_duration(Duration::from_secs(every_s))),
+        None => "the node plans what waits when it is asked to (kolo batch run)\n".to_owned(),
+    }
+}
+
 impl Report for WaitingList {
     fn text(&self, look: &Look) -> String {
-        table(&self.requests, look)
+        table(&self.requests, look) + &every_text(self.every_s)
     }
     fn ids(&self) -> Vec<String> {
         self.requests.iter().map(|view| view.id.to_string()).collect()
@@ -160,7 +185,7 @@ mod tests {
             view("r-4", r#""state":"passed","postponed":1"#),
             view("r-5", r#""state":"refused","postponed":0,"reason":"revoked""#),
         ];
-        let list = WaitingList { requests: requests.clone() };
+        let list = WaitingList { requests: requests.clone(), every_s: Some(600) };
         assert_eq!(
             printed(&list, OutputFormat::Table),
             "ID   LABEL  STATE          HOSTS  ADDED                      STARTS BY                  REASON\n\
@@ -168,11 +193,15 @@ mod tests {
              r-2  -      waiting        3      2025-11-21 04:40:00+00:00  2025-11-21 08:00:00+00:00  -\n\
              r-3  -      confirmed      3      2025-11-21 04:40:00+00:00  2025-11-21 08:00:00+00:00  -\n\
              r-4  -      passed         3      2025-11-21 04:40:00+00:00  2025-11-21 08:00:00+00:00  -\n\
-             r-5  -      not taken      3      2025-11-21 04:40:00+00:00  2025-11-21 08:00:00+00:00  revoked\n"
+             r-5  -      not taken      3      2025-11-21 04:40:00+00:00  2025-11-21 08:00:00+00:00  revoked\n\
+             the node plans what waits every 10m\n"
         );
         let run = BatchRun { requests, batch: None };
         assert_eq!(printed(&run, OutputFormat::Quiet), "r-3\n");
         assert_eq!(printed(&run.requests[2], OutputFormat::Table), "dropped r-3; its request goes on\n");
-        assert_eq!(printed(&WaitingList { requests: vec![] }, OutputFormat::Table), "no request waits\n");
+        assert_eq!(
+            printed(&WaitingList { requests: vec![], every_s: None }, OutputFormat::Table),
+            "no request waits\nthe node plans what waits when it is asked to (kolo batch run)\n"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! `kolo slots`: when hosts could be had, and how many, over the whole window. Nothing is held.
 
-use broker::{cost::Cost, time::Span};
+use broker::{cost::Cost, request::ObjectiveKind, time::Span};
 use serde::Serialize;
 
 use super::{Context, with_suggestion};
@@ -49,7 +49,7 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     let answer: SlotAnswer = client.post("/v1/slots", &question)?;
     let shape = answer.shape.and_then(|shape| shape_text(&request, shape));
     let asked = answer.shape.and_then(|shape| request.shape(shape)).unwrap_or(request.demand()).seats();
-    let slots = Slots { asked, shape, budget: request.budget(), answer };
+    let slots = Slots { asked, shape, budget: request.budget(), objective: request.objective(), answer };
     context.output.print(&slots)?;
     if slots.answer.is_possible {
         return Ok(Exit::Done);
@@ -65,6 +65,8 @@ struct Slots {
     #[serde(skip)]
     budget: Option<Cost>,
     #[serde(skip)]
+    objective: ObjectiveKind,
+    #[serde(skip)]
     shape: Option<String>,
     #[serde(flatten)]
     answer: SlotAnswer,
@@ -75,7 +77,13 @@ impl Slots {
         let answer = &self.answer;
         let proven = match (answer.is_proven, answer.mode) {
             (false, _) => "",
-            (true, Mode::Earliest) => ", proven to be the earliest",
+            (true, Mode::Earliest) => match self.objective {
+                ObjectiveKind::Start => ", proven to be the earliest",
+                ObjectiveKind::Finish => ", proven to end first",
+                ObjectiveKind::Runtime => ", proven to be the shortest",
+                ObjectiveKind::HostTime => ", proven to take the least host time",
+                ObjectiveKind::Cost => ", proven to be the cheapest",
+            },
             (true, Mode::Most) => ", proven to be the most",
             (true, Mode::At) => ", proven",
         };
@@ -103,10 +111,15 @@ impl Slots {
     fn front_text(&self, front: &PriceFront, look: &Look) -> String {
         let mut text = String::new();
         let is_news = front.points.len() > 1 || self.budget.is_some_and(|most| front.points[0].cost > most);
-        for PricedStart { start, cost, is_proven } in front.points.iter().take(POINTS_SHOWN).filter(|_| is_news) {
+        for PricedStart { start, cost, is_proven, shape } in front.points.iter().take(POINTS_SHOWN).filter(|_| is_news)
+        {
             let budget = if self.budget.is_some_and(|most| *cost > most) { ", above the budget" } else { "" };
             let proven = if *is_proven { "" } else { ", not proven to be the least" };
-            text.push_str(&format!("  from {}: {cost} credits{budget}{proven}\n", format_time(*start, &look.zone)));
+            let shape = shape.map_or_else(String::new, |shape| format!(" in shape {}", shape.0 + 1));
+            text.push_str(&format!(
+                "  from {}: {cost} credits{shape}{budget}{proven}\n",
+                format_time(*start, &look.zone)
+            ));
         }
         let more = front.points.len().saturating_sub(POINTS_SHOWN) + front.left_out;
         if is_news && more > 0 {
@@ -170,7 +183,13 @@ mod tests {
             "profile":[{{"start":1763712000,"hosts":2,"free":{{"cpu":2500}}}},{{"start":1763715600,"hosts":6,
             "free":{{"cpu":24000}}}}],{more}}}"#
         );
-        Slots { asked: 3, shape: None, budget: Some(Cost(10_000)), answer: serde_json::from_str(&text).unwrap() }
+        Slots {
+            asked: 3,
+            shape: None,
+            budget: Some(Cost(10_000)),
+            objective: ObjectiveKind::Start,
+            answer: serde_json::from_str(&text).unwrap(),
+        }
     }
 
     #[test]

@@ -32,6 +32,16 @@ export function requestForm({ action, more = [], onready, hosts = "2" }) {
   addResources(RESOURCES);
   othersOfTheGrid().then(addResources, () => {});
   const said = el("div", {});
+  const shapes = el("div", {});
+  const another = el("button", { type: "button", className: "quiet", id: "another-shape", onclick: () => {
+    const at = shapes.children.length + 1;
+    const texts = [["hosts", "Hosts", { type: "number", min: 1, max: 10000 }], ["duration", "Duration (such as 70min)"],
+      ["work", "Work in place of the duration"], ["total", "All hosts together, at least, where that differs (memory=40GiB)"],
+      ["per_host", "Each host, at least, where that differs (cpu=2)"]];
+    shapes.append(el("div", { className: "fields", role: "group", "aria-label": `Shape ${at + 1}` },
+      texts.map(([key, label, properties]) => field(`shapes[${at}].${key}`, label, properties))));
+    fields.get(`shapes[${at}].hosts`).focus();
+  } }, "Or another shape");
   const button = el("button", { type: "submit" }, action);
   const form = el("form", { noValidate: true, onsubmit: async (event) => {
     event.preventDefault();
@@ -57,6 +67,7 @@ export function requestForm({ action, more = [], onready, hosts = "2" }) {
     more),
   ["All hosts together, at least", "Each host, at least"].map((legend, index) =>
     el("fieldset", {}, el("legend", {}, legend), amounts[index][1])),
+  el("fieldset", {}, el("legend", {}, "Or, whichever is best"), shapes, another),
   el("fieldset", {}, el("legend", {}, "And"),
     el("div", { className: "fields" },
       field("attributes", "Attributes (arch=x86_64, os=linux)"),
@@ -91,38 +102,51 @@ export function asksNothing({ per_host: perHost = {}, total = {} }) {
 /** What is in the fields, without what is empty. */
 function textsOf(fields) {
   const texts = { per_host: {}, total: {}, attributes: {} };
+  const others = new Map();
   for (const [key, input] of fields) {
     const value = input.value.trim();
     const dot = key.indexOf(".");
-    if (input.type === "checkbox") {
+    const shape = /^shapes\[(\d+)\]\.(.*)$/.exec(key);
+    if (shape !== null) {
+      const [, at, name] = shape;
+      const other = others.get(at) ?? others.set(at, {}).get(at);
+      if (value !== "") other[name] = name === "hosts" ? Number(value) : name === "total" || name === "per_host" ? pairsOf(value, key) : value;
+    } else if (input.type === "checkbox") {
       if (input.checked) texts[key] = true;
     } else if (value === "") continue;
     else if (dot > 0) (texts[key.slice(0, dot)] ??= {})[key.slice(dot + 1)] = value;
     else if (input.type === "number") texts[key] = Number(value);
     else if (input.type === "datetime-local") texts[key] = new Date(value).toISOString();
-    else if (key === "attributes") texts.attributes = attributesOf(value);
+    else if (key === "attributes") texts.attributes = pairsOf(value, key, "arch=x86_64");
     else if (key === "candidates") texts.candidates = wordsOf(value);
     else texts[key] = value;
   }
-  return texts;
+  const filled = [...others.values()].filter((other) => Object.keys(other).length > 0);
+  return filled.length > 0 ? withShapes(texts, filled) : texts;
+}
+
+/** What the form asks itself is the first shape. */
+function withShapes({ hosts, duration, work, ...common }, others) {
+  return { ...common, shapes: [JSON.parse(JSON.stringify({ hosts, duration, work })), ...others] };
 }
 
 const wordsOf = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
 
-function attributesOf(text) {
-  const attributes = {};
+function pairsOf(text, key, example = "memory=40GiB") {
+  const pairs = {};
   for (const word of wordsOf(text)) {
     const at = word.indexOf("=");
-    if (at < 1) throw new api.Problem(0, { detail: `attributes: "${word}": expected key=value, such as arch=x86_64`, key: "attributes" });
-    attributes[word.slice(0, at).trim()] = word.slice(at + 1).trim();
+    if (at < 1) throw new api.Problem(0, { detail: `${key}: "${word}": expected key=value, such as ${example}`, key });
+    pairs[word.slice(0, at).trim()] = word.slice(at + 1).trim();
   }
-  return attributes;
+  return pairs;
 }
 
 function mark(fields, key) {
   if (!key) return;
-  const name = key.replace(/^request\./, "");
-  const input = fields.get(name) ?? fields.get(name.split(/[.[]/)[0]);
+  const name = key.replace(/^request\./, "").replace(/^shapes\[0\]\./, "");
+  const inShape = /^shapes\[\d+\]\.\w+/.exec(name)?.[0];
+  const input = fields.get(name) ?? fields.get(inShape) ?? fields.get(name.split(/[.[]/)[0]);
   if (!input) return;
   input.setAttribute("aria-invalid", "true");
   input.focus();

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { el, facts, notice, svg, table } from "./dom.js";
-import { amounts, credits, date, fromField, time, timeOfDay, toField } from "./format.js";
+import { amounts, credits, date, fromField, shapeOf, time, timeOfDay, toField } from "./format.js";
 import { schedules } from "./book.js";
 import { requestForm } from "./request-form.js";
 
@@ -23,7 +23,7 @@ export async function show(place) {
       result.replaceChildren(el("p", { className: "soft" }, "Looking…"));
       try {
         const answer = await api.post("/v1/slots", question);
-        result.replaceChildren(...answered(answer));
+        result.replaceChildren(...answered(request, answer));
       } catch (error) {
         result.replaceChildren();
         throw error;
@@ -34,15 +34,15 @@ export async function show(place) {
     el("div", { className: "panel" }, form), result);
 }
 
-function answered(answer) {
+function answered(request, answer) {
   const found = answer.is_possible
     ? notice(`${time(answer.start)}: ${answer.hosts} ${answer.hosts === 1 ? "host has" : "hosts have"} the minima free until ${time(answer.end)}.`, "good")
     : notice(answer.reason ? answer.reason.detail : "Not possible.", "warn");
   return [el("h2", {}, "Answer"), found,
     el("p", { className: answer.is_proven ? "good" : "soft" },
       answer.is_proven ? "✓ Proven on the schedules used." : "Not proven: the search reached its limit."),
-    ...(answer.front?.points.length > 1 ? priceCurve(answer) : []),
-    facts([["Cost", credits(answer.cost)], ["Free together then", answer.is_possible ? amounts(answer.free) : ""],
+    ...(answer.front?.points.length > 1 ? priceCurve(request, answer) : []),
+    facts([["Shape", shapeOf(request, answer)], ["Cost", credits(answer.cost)], ["Free together then", answer.is_possible ? amounts(answer.free) : ""],
       ["Hosts looked at", `${answer.matching_hosts} of ${answer.known_hosts} known`],
       ["Left out", answer.without_schedule > 0 ? `${answer.without_schedule} sites whose schedules are not known` : ""]]),
     profile(answer), schedules(answer)];
@@ -57,14 +57,15 @@ function profile(answer) {
 }
 
 /** The least cost of starting at a time or before, with the starts where it falls. */
-function priceCurve(answer) {
+function priceCurve(request, answer) {
   const { points, left_out, is_proven } = answer.front;
   const open = [is_proven ? "" : "not proven to be all", left_out ? `${left_out} more between these` : ""].filter(Boolean);
   const steps = points.map((point) => [point.start, point.cost]);
   return [curve(answer, steps, { title: "What it costs to start earlier", number: (cost) => credits(cost) || "0",
     remark: open.length ? ` (${open.join(", ")})` : "", says: (most) => `from ${credits(most)} down` }),
-    table("Starts and what they cost at least", ["Start", "Cost"],
-      points.map((point) => [time(point.start), `${credits(point.cost) || "nothing"}${point.is_proven ? "" : " (not proven)"}`]))];
+    table("Starts and what they cost at least", ["Start", "Cost", "Shape"],
+      points.map((point) => [time(point.start), `${credits(point.cost) || "nothing"}${point.is_proven ? "" : " (not proven)"}`,
+        shapeOf(request, point)]))];
 }
 
 /** A number over starts, as steps: pairs of a start and what holds from then on. */

@@ -15,6 +15,7 @@ use crate::storage::{
     activation::ActivationRecord,
     entry::{self, Entry, State, Table},
     sector::{self, SECTOR_BYTES},
+    tied::TiedRecord,
     waiting::WaitingRecord,
 };
 
@@ -139,6 +140,10 @@ fn with_receipt() -> RequestRecord {
     RequestRecord { receipts: serde_json::from_str(&text).unwrap(), ..request("q", 5_000) }
 }
 
+fn tied() -> TiedRecord {
+    TiedRecord { id: request("r", 0).id, requests: ["r", "q"].map(|id| request(id, 0).id).to_vec() }
+}
+
 fn waiting() -> WaitingRecord {
     let key = "00".repeat(32);
     let text = format!(
@@ -163,6 +168,8 @@ fn one_of_each() -> Vec<(String, Entry)> {
         ("charge", Change::Ledger(Record::Charge(charge()))),
         ("put waiting", Change::Waiting(Box::new(waiting()))),
         ("forget waiting", Change::ForgetWaiting(waiting().id)),
+        ("tied", Change::Tied(Box::new(tied()))),
+        ("untie", Change::Untie(tied().id)),
         ("known peers", Change::KnownPeers(vec!["/ip4/192.0.2.1/tcp/1".to_owned()])),
     ];
     let changes = changes.map(|(name, change)| (name.to_owned(), entry::of_change(&change).unwrap()));

@@ -13,6 +13,7 @@ mod receipts;
 mod repairable;
 mod repeat;
 mod settled;
+mod together;
 mod views;
 
 use broker::{ids::RequestId, ledger::Booking, protocol::AttemptId, time::Time};
@@ -24,6 +25,7 @@ pub use self::{
     money::check_dues,
     repeat::{booked, check_repeat},
     settled::{check_books, unsettled},
+    together::check_together,
     views::check_view,
 };
 use super::grid::Grid;

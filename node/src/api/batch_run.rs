@@ -1,0 +1,303 @@
+//! Runs of a batch: what waits is planned together and reserved as planned, when somebody says so or as often as the node does it.
+//!
+//! Invariant: one run at a time plans, and none plans what another is submitting. A request is submitted under the id that was signed,
+//! with its plan, and waits no more when that is on disk; what found no place waits for the next run and comes first there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{Extension, Json, extract::State, http::StatusCode};
+use broker::{
+    batch::{BatchLine, BatchObjective, Order},
+    ids::RequestId,
+    negotiation::HandedPlan,
+    offline::Asked,
+    plan::PlanOutcome,
+    request::{Request, RequestDocument},
+    time::{Span, Time},
+    trust::{Authorization, Permit},
+};
+use futures::{StreamExt as _, stream};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tracing::{info, warn};
+use utoipa::ToSchema;
+
+use super::{
+    authority::About,
+    batch::{BatchQuestion, How, answer},
+    extract::{Body, in_range},
+    problem::Problem,
+    requests::{has_allowance, read_body},
+    schema,
+    scopes::Caller,
+    state::ApiState,
+    waiting::{WaitingView, disk_failed, sees},
+};
+use crate::{
+    config::BATCH_EVERY_MIN,
+    entry::{
+        request::{RequestHandle, SubmitError},
+        requests::HandedIn,
+    },
+    storage::{
+        StoreError,
+        waiting::{HowEnded, WaitingEnd, WaitingRecord},
+    },
+    trust::Scope,
+};
+
+/// Requests of a run that are under way at a time.
+const SIDE_BY_SIDE: usize = 32;
+/// How long a run waits for the end of one of them before the next takes its place.
+const SETTLE_WAIT: Duration = Duration::from_secs(120);
+/// Longest time from one run of the node to the next: a year.
+const EVERY_S_MAX: u64 = 366 * 86_400;
+
+/// How often the node runs batches by itself, and how.
+pub type BatchRuns = watch::Sender<(Option<Duration>, RunQuestion)>;
+
+/// Body of `POST /v1/batches/every`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EveryQuestion {
+    /// Seconds from the end of one run to the next; none: only when somebody asks.
+    #[schema(minimum = 1)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_s: Option<u64>,
+    /// How each is planned.
+    #[serde(default)]
+    pub how: RunQuestion,
+}
+
+/// How often the node runs batches by itself.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RunsEvery {
+    /// Seconds from the end of one run to the next; none: only when somebody asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_s: Option<u64>,
+}
+
+/// Body of `POST /v1/batches/run`: how what waits is planned.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunQuestion {
+    /// `in-order` or `slices:K`; else that of the configuration.
+    #[schema(pattern = "^(in-order|slices:[1-9][0-9]{0,17})$")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// Whose turn is first.
+    #[schema(value_type = schema::BatchOrder)]
+    #[serde(default)]
+    pub order: Order,
+    /// What is least for all together.
+    #[schema(value_type = schema::BatchObjectiveKind)]
+    #[serde(default)]
+    pub objective: BatchObjective,
+}
+
+/// What a run has come to.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct BatchRun {
+    /// Those that waited when it began.
+    pub requests: Vec<WaitingView>,
+    /// All of them together; none when none could be planned.
+    #[schema(value_type = schema::BatchLine)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchLine>,
+}
+
+impl RunQuestion {
+    /// What it asks of all requests together, on this node.
+    fn about(self, state: &ApiState) -> BatchQuestion {
+        let RunQuestion { policy, order, objective } = self;
+        let policy = policy.unwrap_or_else(|| state.waiting.policy.clone());
+        BatchQuestion { policy, order, objective, ..BatchQuestion::default() }
+    }
+}
+
+/// Plans what waits of the caller's requests (all of them for the operator), submits each as planned, and answers when all have come to
+/// an end.
+#[utoipa::path(post, path = "/batches/run", tag = "requests", request_body = RunQuestion, responses((status = 200, description = "Done", body = BatchRun)))]
+pub async fn run_batch(
+    State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+    Body(body): Body,
+) -> Result<Json<BatchRun>, Problem> {
+    let question: RunQuestion = read_body("batch", &body)?;
+    let is_stranger = !caller.has(Scope::Submit);
+    run(&state, (|record| sees(&caller, record), is_stranger), question).await.map(Json)
+}
+
+/// Lets the node run batches by itself, or no longer: until it restarts, when its configuration counts again.
+#[utoipa::path(post, path = "/batches/every", tag = "requests", request_body = EveryQuestion, responses((status = 200, description = "Done", body = RunsEvery)))]
+pub async fn run_every(
+    State(state): State<Arc<ApiState>>,
+    Body(body): Body,
+) -> Result<(Extension<About>, Json<RunsEvery>), Problem> {
+    let EveryQuestion { every_s, how } = read_body("every", &body)?;
+    let least = BATCH_EVERY_MIN.as_secs();
+    let every_s = every_s.map(|every_s| in_range("every_s", every_s, least..=EVERY_S_MAX)).transpose()?;
+    How::of(&how.clone().about(&state))?;
+    state.batch_runs.send_replace((every_s.map(Duration::from_secs), how));
+    let about = every_s.map_or_else(|| "never".to_owned(), |every_s| format!("every {every_s} s"));
+    Ok((About::of(&about), Json(RunsEvery { every_s })))
+}
+
+/// Runs a batch again and again, as often as the node is told to, for as long as it is up.
+pub async fn run_batches(state: Arc<ApiState>) {
+    let mut runs = state.batch_runs.subscribe();
+    loop {
+        let (every, how) = runs.borrow_and_update().clone();
+        let pause = async {
+            match every {
+                Some(every) => tokio::time::sleep(every).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = runs.changed() => if changed.is_err() { return std::future::pending().await },
+            () = pause => match run(&state, (|_| true, false), how).await {
+                Ok(BatchRun { batch: Some(batch), .. }) => info!(batch.placed, batch.postponed, "a batch was run"),
+                Ok(_) => {}
+                Err(problem) => warn!(problem.detail, "no batch was run"),
+            },
+        }
+    }
+}
+
+/// One that is due: it waits, may still start, and is still admitted.
+struct Due {
+    /// With the starts that it has now, under the id that was signed.
+    asked: Asked,
+    authorization: Authorization,
+    permit: Permit,
+    submitted_for: Option<String>,
+    latest: Time,
+}
+
+/// Plans what is wanted, and submits it behind the turn: another run may plan what has come since. `is_stranger`: whoever has asked
+/// shows no token, and each request takes of its user's allowance.
+async fn run(
+    state: &Arc<ApiState>,
+    (is_wanted, is_stranger): (impl Fn(&WaitingRecord) -> bool, bool),
+    question: RunQuestion,
+) -> Result<BatchRun, Problem> {
+    let how = How::of(&question.about(state))?;
+    let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node plans a batch; try again in a moment");
+    let turn = state.waiting.turn().ok_or_else(busy)?;
+    let failed = |error| disk_failed(state, error);
+    let wanted = state.waiting.all().await.into_iter().filter(|record| record.end.is_none() && is_wanted(record));
+    let now = state.coordinator.clock.now().utc;
+    let (mut due, mut ids) = (Vec::new(), BTreeSet::new());
+    for record in wanted.filter(|record| !state.waiting.is_under_way(&record.id)) {
+        ids.insert(record.id.clone());
+        if let Some(problem) =
+            Some(record.account).filter(|_| is_stranger).and_then(|of| has_allowance(state, of, 1).err())
+        {
+            let say = |record: &mut WaitingRecord| record.reason = Some(problem.detail.clone());
+            state.waiting.update([&record.id], say).await.map_err(failed)?;
+            continue;
+        }
+        match look_at(state, record, now) {
+            Ok(one) => due.push(one),
+            Err((id, end, reason)) => {
+                let ended = async { (Some((end, reason)), ()) };
+                state.waiting.end_with(&id, ended).await.map_err(failed)?;
+            }
+        }
+    }
+    let mut batch = None;
+    if !due.is_empty() {
+        let (line, placed) = plan(state, how, due).await?;
+        let _under_way = state.waiting.under_way(placed.iter().map(|(one, _)| one.asked.id.clone()).collect());
+        drop(turn);
+        submit_all(state, placed).await.map_err(failed)?;
+        batch = Some(line);
+    }
+    let views = state.waiting.all().await.into_iter().filter(|record| ids.contains(&record.id));
+    Ok(BatchRun { requests: views.map(|record| WaitingView::new(state, record)).collect(), batch })
+}
+
+fn end(state: &ApiState, how: HowEnded) -> WaitingEnd {
+    WaitingEnd { at: state.coordinator.clock.now().utc, how }
+}
+
+/// What can be planned of one that waits; else how its wait ends.
+fn look_at(state: &ApiState, record: WaitingRecord, now: Time) -> Result<Due, (RequestId, WaitingEnd, Option<String>)> {
+    let starts = record.request.starts(now, Span(0)).ok().filter(|(earliest, _)| *earliest <= record.latest);
+    let Some((earliest, _)) = starts else {
+        return Err((record.id, end(state, HowEnded::Passed), record.reason));
+    };
+    let document = RequestDocument {
+        earliest: Some(earliest),
+        latest: Some(record.latest),
+        ..RequestDocument::from(record.request.clone())
+    };
+    let refused = |why: String| (record.id.clone(), end(state, HowEnded::Refused), Some(why));
+    let request = Request::try_from(document).map_err(|error| refused(error.to_string()))?;
+    let admitted = state.membership.admit(record.authorization.clone());
+    let (authorization, permit) = admitted.map_err(|denial| refused(denial.to_string()))?;
+    let asked = Asked { id: record.id, shapes: vec![Ok(request)], has_shapes: false };
+    Ok(Due { asked, authorization, permit, submitted_for: record.submitted_for, latest: record.latest })
+}
+
+/// Plans these together: the line of all, and those that have a plan; the rest goes on waiting.
+async fn plan(state: &Arc<ApiState>, how: How, due: Vec<Due>) -> Result<(BatchLine, Vec<(Due, HandedPlan)>), Problem> {
+    let (answer, _) = answer(state, how, due.iter().map(|one| one.asked.clone()).collect()).await?;
+    let mut placed = Vec::new();
+    let mut reasons = BTreeMap::new();
+    for (one, line) in due.into_iter().zip(answer.lines) {
+        match line.outcome {
+            PlanOutcome::Allocated(plan) => placed.push((one, HandedPlan::from(plan))),
+            PlanOutcome::Rejected(rejection) => {
+                reasons.insert(one.asked.id, rejection.reason.detail());
+            }
+        }
+    }
+    let postpone = |record: &mut WaitingRecord| {
+        record.postponed = record.postponed.saturating_add(1);
+        record.reason = reasons.get(&record.id).cloned();
+    };
+    state.waiting.update(reasons.keys(), postpone).await.map_err(|error| disk_failed(state, error))?;
+    Ok((answer.batch, placed))
+}
+
+/// Submits these as planned, and answers when all have come to an end.
+async fn submit_all(state: &Arc<ApiState>, placed: Vec<(Due, HandedPlan)>) -> Result<(), StoreError> {
+    let submit = |(one, plan): (Due, HandedPlan)| async {
+        let id = one.asked.id.clone();
+        let submitted = state.waiting.end_with(&id, submit(state, one, plan)).await?;
+        if let Some(handle) = submitted.flatten() {
+            let mut snapshots = handle.watch();
+            let settled = snapshots.wait_for(|snapshot| !snapshot.stage.is_under_way());
+            // What takes longer goes on behind the next.
+            let _ = tokio::time::timeout(SETTLE_WAIT, settled).await;
+        }
+        Ok(())
+    };
+    let all = stream::iter(placed).map(submit).buffer_unordered(SIDE_BY_SIDE).collect::<Vec<Result<(), StoreError>>>();
+    all.await.into_iter().collect()
+}
+
+/// Submits one with its plan; how its wait has ended, if it has, and who coordinates it.
+async fn submit(
+    state: &ApiState,
+    due: Due,
+    plan: HandedPlan,
+) -> (Option<(WaitingEnd, Option<String>)>, Option<Arc<RequestHandle>>) {
+    let Due { authorization, permit, submitted_for, latest, .. } = due;
+    let plan = Some(HandedIn { plan, replans: true, latest: Some(latest) });
+    let submitted = state.requests.submit(&state.coordinator, authorization, permit, plan, submitted_for).await;
+    let ended = |how, reason| Some((end(state, how), reason));
+    match submitted {
+        Ok(handle) => (ended(HowEnded::Submitted, None), Some(handle)),
+        Err(SubmitError::Known { .. }) => (ended(HowEnded::Submitted, None), None),
+        Err(error @ SubmitError::Request(_)) => (ended(HowEnded::Passed, Some(error.to_string())), None),
+        // It is planned again with the next batch; a disk that fails stops the node.
+        Err(SubmitError::Plan(_) | SubmitError::Busy | SubmitError::Store(_)) => (None, None),
+    }
+}

@@ -1,0 +1,88 @@
+//! Requests that are reserved as a whole or not at all.
+//!
+//! Invariant: all of a call are on disk, tied together, when it answers, or none is taken on.
+
+use std::sync::Arc;
+
+use axum::{Extension, Json, extract::State, http::StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{
+    authority::About,
+    extract::Body,
+    problem::Problem,
+    request_view::RequestView,
+    requests::{Submitted, authorized, read_body, submit_problem, view},
+    schema,
+    scopes::Caller,
+    state::ApiState,
+};
+use crate::entry::together::{Part, TOGETHER_MAX};
+
+/// Body of `POST /v1/batches/submit`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TogetherQuestion {
+    /// As for `POST /v1/requests`, each with its plan, and none `replans`.
+    #[schema(value_type = Vec<schema::Submission>, min_items = 1, max_items = 100)]
+    pub requests: Vec<Value>,
+}
+
+/// Requests that are reserved as a whole or not at all.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct TiedRequests {
+    /// In the order of the call.
+    pub requests: Vec<RequestView>,
+}
+
+/// Reserves all of these as planned, or none; answers once they are on disk.
+#[utoipa::path(post, path = "/batches/submit", tag = "requests", request_body = TogetherQuestion, responses((status = 201, description = "Done", body = TiedRequests)))]
+pub async fn submit_together(
+    State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+    Body(body): Body,
+) -> Result<(StatusCode, Extension<About>, Json<TiedRequests>), Problem> {
+    let TogetherQuestion { requests } = read_body("batch", &body)?;
+    let count = requests.len();
+    if count == 0 || count > TOGETHER_MAX {
+        let message = format!("1 to {TOGETHER_MAX} requests are reserved together; there are {count}");
+        return Err(Problem::wrong("requests", message));
+    }
+    let part = |(at, request): (usize, &Value)| part_of(&state, &caller, request).map_err(|problem| problem.of(at));
+    let parts: Vec<Part> = requests.iter().enumerate().map(part).collect::<Result<_, _>>()?;
+    let author = parts.first().filter(|_| caller.scope().is_none()).map(|first| Caller::User(first.permit.user));
+    let submitted = state.requests.submit_together(&state.coordinator, parts).await;
+    let handles = submitted.map_err(|(at, error)| {
+        let problem = submit_problem(&state, error, None);
+        if let Some(at) = at { problem.of(at) } else { problem }
+    })?;
+    let views = handles.iter().map(|handle| view(&state, &handle.watch().borrow().clone())).collect();
+    let about = About { id: format!("{count} together"), author };
+    Ok((StatusCode::CREATED, Extension(about), Json(TiedRequests { requests: views })))
+}
+
+fn part_of(state: &ApiState, caller: &Caller, request: &Value) -> Result<Part, Problem> {
+    let Submitted { authorization, permit, plan, submitted_for } =
+        authorized(state, caller, request.to_string().as_bytes())?;
+    if permit.statement.request.extends().is_some() {
+        return Err(Problem::wrong("extends", "not in a batch"));
+    }
+    let plan = plan.ok_or_else(|| Problem::wrong("plan", "what is reserved together has its plan"))?;
+    if plan.replans {
+        return Err(Problem::wrong("replans", "what is reserved together is reserved as planned, or not at all"));
+    }
+    Ok(Part { authorization, permit, plan, submitted_for })
+}
+
+impl Problem {
+    /// Of the request at this place.
+    fn of(self, at: usize) -> Problem {
+        let mut problem = self;
+        let key =
+            problem.key.as_deref().map_or_else(|| format!("requests[{at}]"), |key| format!("requests[{at}].{key}"));
+        problem.detail = format!("requests[{at}]: {}", problem.detail);
+        problem.with_key(key)
+    }
+}
