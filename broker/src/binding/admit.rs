@@ -248,24 +248,28 @@ impl Witness {
             window.start <= at && at < window.end
         };
         let end = |victim: &BlockIndex| self.blocks[victim.0].window.end;
+        // What is full behind the first is freed by as few others as can be: each the one that reaches furthest.
+        let cover = |first: BlockIndex| {
+            let (mut set, mut free_until) = (vec![first], end(&first));
+            for full in &full {
+                while free_until < full.end {
+                    let at = free_until.max(full.start);
+                    let next = movable.iter().filter(|next| covers(next, at)).max_by_key(|next| end(next))?;
+                    set.push(*next);
+                    free_until = end(next);
+                    if set.len() > most {
+                        return None;
+                    }
+                }
+            }
+            Some(set)
+        };
         let mut sets = Vec::new();
         for victim in movable.iter().filter(|victim| covers(victim, first.start)) {
             let Some(left) = steps.checked_sub(1) else { break };
             *steps = left;
-            let (mut set, mut free_until) = (vec![*victim], end(victim));
-            // What is full behind it is freed by as few others as can be: each the one that reaches furthest.
-            for full in &full {
-                while free_until < full.end && set.len() <= most {
-                    let at = free_until.max(full.start);
-                    let Some(next) = movable.iter().filter(|next| covers(next, at)).max_by_key(|next| end(next)) else {
-                        set.clear();
-                        break;
-                    };
-                    set.push(*next);
-                    free_until = end(next);
-                }
-            }
-            if (1..=most).contains(&set.len()) && self.can_all_leave(&set, class, most) {
+            let Some(set) = cover(*victim) else { continue };
+            if self.can_all_leave(&set, class, most) {
                 sets.push(set);
             }
         }

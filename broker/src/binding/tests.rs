@@ -314,6 +314,32 @@ proptest! {
         }
     }
 
+    /// Long chains of moves: a full calendar of five levels, that begins and ends.
+    #[test]
+    fn a_full_calendar_keeps_its_promises(asked in vec((0_i64..6, 1_u64..30, 0_u32..5), 40..120)) {
+        let level = |level: u32| (1_u8 << level) - 1;
+        let mut witness = Witness::new((0..10).map(|at| host(at, level(at as u32 % 5), 4))).unwrap();
+        for (number, (after, length, needed)) in asked.iter().enumerate() {
+            let start = number as i64 / 2 + after;
+            let _ = witness.admit(&[seat(number, (start, *length), level(*needed))]);
+            let now = Time(number as i64 / 2 - 1);
+            let seats: Vec<(SeatKey, Window)> = witness.seats().map(|(key, seat)| (key, seat.window)).collect();
+            let mut due: Vec<(Time, SeatKey)> = Vec::new();
+            for (key, window) in seats {
+                if window.end <= now {
+                    witness.remove(key).unwrap();
+                } else if window.start <= now && witness.host_of(key).is_none() {
+                    due.push((window.start, key));
+                }
+            }
+            due.sort();
+            for (_, key) in due {
+                witness.bind(key, Span(0), |_| OwnWork::Idle).unwrap();
+            }
+            check(&witness);
+        }
+    }
+
     /// Parts: what first fit finds room for on the hosts of the assignment is promised.
     #[test]
     fn parts_are_no_worse_than_first_fit(
