@@ -211,9 +211,9 @@ impl Witness {
         candidates.iter().for_each(|class| self.classes[class.0].wanted += 1);
         let block = Block { window, seats: keys.to_vec(), candidates, class: None, host, parts };
         if index.0 == self.blocks.len() {
-            self.blocks.push(block)
+            self.blocks.push(block);
         } else {
-            self.blocks[index.0] = block
+            self.blocks[index.0] = block;
         }
         index
     }
