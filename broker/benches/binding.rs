@@ -126,8 +126,8 @@ fn run(kind: Kind, load_percent: u32) {
     }
     times.sort_by(f64::total_cmp);
     let percent = counts.map(|count| 100.0 * count as f64 / times.len() as f64);
-    let (median, p99) = (percentile(&times, 50), percentile(&times, 99));
-    let (longest, again) = (percentile(&times, 100), median(anew_times));
+    let again = median(anew_times);
+    let [median, p99, longest] = [50, 99, 100].map(|percent| percentile(&times, percent));
     let (kind, ratio, seats) = (format!("{kind:?}"), again / median, seats / times.len());
     println!(
         "{kind:<15} {load_percent:>5} {seats:>6} {:>7.2} {:>7.2} {:>10.2} {median:>8.2} {p99:>8.1} {longest:>8.0} {again:>9.0} {ratio:>7.0}",
