@@ -7,6 +7,7 @@
 //! [`ledger`] (a site's promises) and [`negotiation`] (a request's life at its entry point).
 
 pub mod batch;
+pub mod binding;
 pub mod document;
 pub mod features;
 pub mod ledger;

@@ -13,7 +13,7 @@ mod metrics;
 mod output;
 mod page;
 mod policy;
-mod record;
+pub mod record;
 mod series;
 mod spanning;
 mod synthetic;

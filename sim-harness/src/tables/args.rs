@@ -68,9 +68,12 @@ pub struct TablesArgs {
     #[arg(long, value_enum, value_name = "STUDY", conflicts_with_all = ["grid", "hosts", "cases", "plans", "plans_simple",
         "effort", "repeats", "no_textbook", "no_study", "study_runs", "policy"])]
     pub study: Option<OtherStudy>,
-    /// Experiments of that study. Default: 5000 of windows, 20 workloads of clusters.
+    /// Experiments of that study. Default: 5000 of windows, 20 workloads of clusters, 100 worlds of late binding.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000), requires = "study")]
     pub experiments: Option<u64>,
+    /// A trace in the Standard Workload Format for the study of late binding: hosts and processors are those of hpc2n.
+    #[arg(long, value_name = "FILE", requires = "study")]
+    pub trace: Option<PathBuf>,
     /// Write a report with plots here: one self-contained page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -86,6 +89,8 @@ pub enum OtherStudy {
     Windows,
     /// Clusters with limited links: how jobs are assigned, in which order, and small batches.
     Clusters,
+    /// Reservations that are tied to a host early or late: what is admitted, what it disturbs, what a failure costs.
+    LateBinding,
 }
 
 fn effort(name: &str) -> Result<Effort, Error> {

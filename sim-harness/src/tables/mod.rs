@@ -7,6 +7,7 @@
 pub mod args;
 mod clusters;
 mod exhaustive;
+mod late_binding;
 mod measure;
 mod page;
 mod parallel;
@@ -71,6 +72,7 @@ pub fn run(args: &TablesArgs) -> anyhow::Result<ExitCode> {
     match args.study {
         Some(OtherStudy::Windows) => return windows::run(args, args.experiments.unwrap_or(5000)),
         Some(OtherStudy::Clusters) => return clusters::run(args, args.experiments.unwrap_or(20)),
+        Some(OtherStudy::LateBinding) => return late_binding::run(args, args.experiments.unwrap_or(100)),
         None => {}
     }
     check_places([&args.plans, &args.plans_simple, &args.html].into_iter().flatten())?;
