@@ -63,7 +63,7 @@ fn request(objective: &str, total: Option<u64>, traffic: Option<u64>) -> Request
     let mut document: RequestDocument = serde_json::from_str(&text).expect("a request");
     document.total = total.into_iter().map(|total| ("cpu".parse().expect("a name"), Amount(total))).collect();
     document.traffic = traffic.map(|mbps| Traffic { mbps: Amount(mbps), compute: 700 });
-    Request::of_snapshot(document).expect("a request")
+    Request::try_from(document).expect("a request")
 }
 
 fn main() {

@@ -18,15 +18,18 @@ pub const FEATURES_MAX: usize = 64;
 const REQUESTS_1: &str = "requests/1";
 /// Requests with shapes.
 const SHAPES_1: &str = "shapes/1";
+/// Requests with traffic, which their sites put on the books of their uplinks.
+const LINKS_1: &str = "links/1";
 
 /// What this program can do.
-const OWN: &[&str] = &[REQUESTS_1, SHAPES_1];
+const OWN: &[&str] = &[REQUESTS_1, SHAPES_1, LINKS_1];
 
 /// Whether a request uses something that a feature stands for.
 type IsUsed = fn(&Demand) -> bool;
 
 /// Which demand needs which feature. A key that a later version adds gets a line here, with a feature of its own.
-const NEEDS: &[(&str, IsUsed)] = &[(REQUESTS_1, |_| true), (SHAPES_1, Demand::is_of_shape)];
+const NEEDS: &[(&str, IsUsed)] =
+    &[(REQUESTS_1, |_| true), (SHAPES_1, Demand::is_of_shape), (LINKS_1, |demand| demand.traffic().is_some())];
 
 /// A feature.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -124,7 +127,7 @@ fn needed_by(demand: &Demand, table: &[(&str, IsUsed)]) -> Features {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Request;
+    use crate::{request::Request, time::Span};
 
     fn demand(text: &str) -> Demand {
         serde_json::from_str::<Request>(text).unwrap().demand().clone()
@@ -165,7 +168,9 @@ mod tests {
         assert_eq!(Features::own().lacks(&Features::needed_by(&named)), None);
         let shaped = demand(r#"{"shapes":[{"hosts":1,"duration":1}]}"#);
         assert_eq!(Features::needed_by(&shaped), features(&["requests/1", "shapes/1"]));
-        let rest = shaped.rest(1, &std::iter::empty(), &BTreeSet::new()).unwrap();
+        let talking = demand(r#"{"hosts":2,"work":1,"traffic":{"mbps":1}}"#);
+        assert_eq!(Features::needed_by(&talking), features(&["links/1", "requests/1"]));
+        let rest = shaped.rest(1, &std::iter::empty(), (&BTreeSet::new(), Span(1))).unwrap();
         assert_eq!(Features::needed_by(&rest), features(&["requests/1", "shapes/1"]), "so does what is left of it");
     }
 }

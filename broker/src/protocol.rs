@@ -117,9 +117,12 @@ impl HoldRequest {
             return Err(format!("expected 1 to {MAX_HOSTS} participants, got {}", self.participants.len()));
         }
         let mut seats = BTreeSet::new();
-        for Grant { seat, window, amounts, agreed, .. } in &self.grants {
+        for Grant { seat, place, window, amounts, agreed } in &self.grants {
             if !seats.insert(seat) {
                 return Err(format!("seat {seat} is named twice"));
+            }
+            if place.host().is_uplink() {
+                return Err(format!("seat {seat}: the uplink is no host"));
             }
             if !window.is_valid() {
                 return Err(format!("seat {seat}: window {window:?} is empty or out of range"));
@@ -229,6 +232,8 @@ pub struct PublicBooking {
     pub grants: Vec<Grant>,
     /// The user's name, for display.
     pub user: String,
+    /// What the seats put on the site's uplink, in Mbit/s.
+    pub load: Amount,
 }
 
 /// A booking of a request, for the node that takes it over.
@@ -387,7 +392,9 @@ impl Refusal {
     #[must_use]
     pub fn shows_what_is_free(&self) -> bool {
         let is_of_schedules = match &self.reason {
-            RefusalReason::NotEnough { .. } | RefusalReason::PriceChanged { .. } => true,
+            RefusalReason::NotEnough { .. } | RefusalReason::UplinkFull { .. } | RefusalReason::PriceChanged { .. } => {
+                true
+            }
             RefusalReason::NotAllowed(denial) => denial.rule == Rule::SiteShare,
             _ => false,
         };
@@ -398,7 +405,7 @@ impl Refusal {
 /// The present state of one host in its site's ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostState {
-    /// The host.
+    /// The host, or the uplink ([`HostId::uplink`]) where the hold would put something on it.
     pub host: HostId,
     /// Reservations and the owner's own work, from now on.
     pub schedule: Schedule,
@@ -483,6 +490,14 @@ pub enum RefusalReason {
     /// The two nodes speak different versions: the site does not know what it was asked, or its reason is not known here.
     #[error("not understood: {0}")]
     NotUnderstood(String),
+    /// What the seats send would not fit on the site's uplink beside what is reserved of it.
+    #[error("the site's uplink: {asked} Mbit/s asked, {free} Mbit/s free")]
+    UplinkFull {
+        /// What the seats of the hold would put on it, in Mbit/s.
+        asked: Amount,
+        /// What is free of it all through the window, in Mbit/s.
+        free: Amount,
+    },
 }
 
 /// A site's signed and published description: its hosts and its node's addresses, without schedules.
@@ -500,6 +515,8 @@ pub struct Advert {
     pub contact: Option<String>,
     /// The hosts on offer.
     pub hosts: Vec<Host>,
+    /// What the site's link to all others carries, in Mbit/s; none when it sets no limit.
+    pub uplink: Option<Amount>,
     /// Multiaddresses of the node.
     pub addresses: Vec<String>,
     /// What the site's program can do.
@@ -509,7 +526,7 @@ pub struct Advert {
 /// One change of a site's schedules: a booking was added or removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleChange {
-    /// The host.
+    /// The host, or the uplink ([`HostId::uplink`]).
     pub host: HostId,
     /// From when to when.
     pub window: Window,
@@ -546,6 +563,6 @@ pub struct ScheduleSnapshot {
     pub site: SiteId,
     /// The version shown.
     pub version: LedgerVersion,
-    /// Schedule by host, from the site's present on.
+    /// Schedule by host, from the site's present on; that of the uplink, if it has a limit, is under [`HostId::uplink`].
     pub hosts: Vec<(HostId, Schedule)>,
 }

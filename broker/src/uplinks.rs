@@ -7,7 +7,33 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{amount::Amount, ids::SiteId, schedule::Occupancy, time::Window, traffic::Loads};
+use crate::{
+    amount::Amount,
+    host::{Host, Speed},
+    ids::{HostId, SiteId},
+    resources::{Amounts, Attributes, ResourceName},
+    schedule::{Occupancy, Schedule},
+    time::Window,
+    traffic::Loads,
+};
+
+/// An uplink as a unit of its site's books, where it stands beside the hosts under a name that no host has.
+#[must_use]
+pub fn unit_of(mbps: Amount) -> Host {
+    Host {
+        id: HostId::uplink(),
+        capacity: amounts_of(mbps),
+        attributes: Attributes::new(),
+        speed: Speed::REFERENCE,
+        tariff: Default::default(),
+    }
+}
+
+/// So much of an uplink.
+#[must_use]
+pub fn amounts_of(mbps: Amount) -> Amounts {
+    Amounts::from([(ResourceName::mbps(), mbps)])
+}
 
 /// A site's link to all others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,6 +47,13 @@ pub struct Uplink {
 }
 
 impl Uplink {
+    /// A link of which so much is used as the books of its unit say.
+    #[must_use]
+    pub fn with_schedule(mbps: Amount, schedule: &Schedule) -> Uplink {
+        let occupancy = schedule.occupancy(&ResourceName::mbps()).cloned().unwrap_or_default();
+        Uplink { mbps, occupancy }
+    }
+
     /// What is free of it through the whole of `window`, in Mbit/s; none when more than all of it is used, where not even nothing fits.
     #[must_use]
     pub fn room(&self, window: Window) -> Option<Amount> {
@@ -46,6 +79,11 @@ impl Uplinks {
     #[must_use]
     pub fn of(&self, site: &SiteId) -> Option<&Uplink> {
         self.0.get(site)
+    }
+
+    /// The sites that have a limit, with their links.
+    pub fn iter(&self) -> impl Iterator<Item = (&SiteId, &Uplink)> {
+        self.0.iter()
     }
 
     /// Whether all loads fit through the whole of `window`.

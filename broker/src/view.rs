@@ -11,6 +11,7 @@ use crate::{
     protocol::{Advert, ChangeKind, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
     time::{Millis, Time},
+    uplinks::Uplink,
 };
 
 /// The schedules of a site as far as known.
@@ -31,7 +32,7 @@ pub struct KnownSchedules {
     pub learnt: Millis,
     /// A later version is known to exist: changes in between were missed.
     pub has_gap: bool,
-    /// The schedules.
+    /// The schedules, with that of the uplink ([`HostId::uplink`]).
     pub by_host: BTreeMap<HostId, Schedule>,
 }
 
@@ -68,6 +69,16 @@ impl SiteView {
     #[must_use]
     pub fn advert(&self) -> &Advert {
         &self.advert
+    }
+
+    /// The site's uplink with what is known to be used of it; none when it has no limit.
+    #[must_use]
+    pub fn uplink(&self) -> Option<Uplink> {
+        let known = match &self.schedules {
+            Schedules::Known(known) => known.by_host.get(&HostId::uplink()),
+            Schedules::Unknown => None,
+        };
+        self.advert.uplink.map(|mbps| Uplink::with_schedule(mbps, known.unwrap_or(&Schedule::default())))
     }
 
     /// The schedules as far as known.

@@ -10,7 +10,6 @@ use std::{
 };
 
 use broker::{
-    host::Host,
     ids::SiteId,
     protocol::{ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
@@ -113,14 +112,13 @@ impl Discovery {
         self.core.shared().listen_addresses()
     }
 
-    /// Offers `hosts`: signs an advert, gossips it, puts it and its index entries into the DHT, and renews all
+    /// Makes an offer: signs an advert, gossips it, puts it and its index entries into the DHT, and renews all
     /// of that before its time is over. Replaces the offer before.
     ///
     /// # Errors
     /// [`OfferError`] when the offer breaks a limit that every receiver checks; nothing is published then.
-    pub fn publish_advert(&self, name: String, contact: Option<String>, hosts: Vec<Host>) -> Result<(), OfferError> {
+    pub fn publish_advert(&self, offer: Offer) -> Result<(), OfferError> {
         let shared = self.core.shared();
-        let offer = Offer { name, contact, hosts };
         let advert = shared.advert(&offer);
         check::check_advert(&advert)?;
         shared.publishable_advert(advert).ok_or(OfferError::TooLarge)?;

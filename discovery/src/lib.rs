@@ -47,7 +47,7 @@ pub use crate::{
         index,
     },
     direct::{Inbound, InboundRequest, Responder, reachability::Reachability},
-    dissemination::outbox,
+    dissemination::outbox::{self, Offer},
     handle::{BannedPeer, Discovery, OfferError, Status},
     identity::Identity,
     membership::Members,

@@ -21,6 +21,7 @@ use broker::{
     protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
     time::{Millis, Time},
+    uplinks::Uplinks,
     view::{KnownSchedules, Received, Schedules, SiteView},
 };
 use dashmap::{DashMap, Entry as MapEntry, mapref::multiple::RefMulti};
@@ -166,6 +167,13 @@ impl SharedView {
     #[must_use]
     pub fn host_since(&self, site: &SiteId, host: &HostId, now: Millis, since: Millis) -> Option<HostView> {
         self.host_with(site, host, now, |view| view.schedules_since(since))
+    }
+
+    /// The uplinks of these sites that have a limit, with what is believed to be used of them, however old that is.
+    #[must_use]
+    pub fn uplinks<'s>(&self, sites: impl IntoIterator<Item = &'s SiteId>) -> Uplinks {
+        let link = |site: &SiteId| Some((site.clone(), self.with_site(site, SiteView::uplink)??));
+        sites.into_iter().filter_map(link).collect()
     }
 
     fn host_with(

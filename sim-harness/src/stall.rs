@@ -27,7 +27,7 @@ use broker::{
     time::{Millis, Span, Time, Window},
 };
 use clap::builder::RangedU64ValueParser;
-use discovery::{Discovery, DiscoveryConfig, GridId, Identity, Inbound, ScheduleSource};
+use discovery::{Discovery, DiscoveryConfig, GridId, Identity, Inbound, Offer, ScheduleSource};
 use serde::Serialize;
 use tokio::{
     task::JoinSet,
@@ -127,6 +127,7 @@ pub fn run(args: &StallArgs) -> anyhow::Result<ExitCode> {
         grid: grid.clone(),
         is_closed: false,
         limits_strangers: false,
+        uplink_mbps: None,
     };
     let cluster = Cluster::new(launch, Interrupt::install()?);
     cluster.start(1, |_| ())?;
@@ -190,7 +191,7 @@ async fn start_site(
     let (discovery, inbound) = discovery::start(identity, config).await?;
     if !entries.is_empty() {
         let offer: Vec<Host> = entries.iter().map(|entry| entry.host.clone()).collect();
-        discovery.publish_advert(format!("site-{number}"), None, offer)?;
+        discovery.publish_advert(Offer { name: format!("site-{number}"), hosts: offer, ..Offer::default() })?;
     }
     Ok((discovery, inbound))
 }

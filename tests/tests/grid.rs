@@ -16,6 +16,8 @@ mod batch;
 mod documents;
 #[path = "grid/lasting.rs"]
 mod lasting;
+#[path = "grid/links.rs"]
+mod links;
 #[path = "grid/local.rs"]
 mod local;
 #[path = "grid/logs.rs"]

@@ -13,6 +13,7 @@ use crate::{
     resources::Amounts,
     schedule::{Schedule, Shortage},
     time::Window,
+    traffic::Talk,
 };
 
 /// Checks that all these grants on one host fit together beside `schedule`.
@@ -32,11 +33,11 @@ pub fn fit_beside(schedule: &Schedule, capacity: &Amounts, grants: &[&Grant]) ->
 }
 
 impl<B: Books> Ledger<B> {
-    /// Promises these grants, all of them or none, for a hold on `others` where there is no room on their own hosts; what is promised,
+    /// Promises these grants and what they put on the uplink, all of it or nothing, for a hold on `others` where there is no room on their own hosts; what is promised,
     /// where that is something else, and from when to when.
     pub(super) fn admit(
         &mut self,
-        grants: &[Grant],
+        (grants, talk): (&[Grant], Option<Talk>),
         others: Option<&Substitutes<'_>>,
     ) -> Result<(Option<Vec<Grant>>, Window), RefusalReason> {
         let window = hull(grants).ok_or_else(|| RefusalReason::Malformed("no grant".to_owned()))?;
@@ -44,7 +45,10 @@ impl<B: Books> Ledger<B> {
             Ok(()) => None,
             Err(reason) => Some(others.and_then(|others| self.substituted(grants, others)).ok_or(reason)?),
         };
+        let load = self.load_of(talk, grants.len(), window);
+        self.check_room(load.as_slice())?;
         self.promise(given.as_deref().unwrap_or(grants));
+        self.promise(load.as_slice());
         Ok((given, window))
     }
 
@@ -55,11 +59,12 @@ impl<B: Books> Ledger<B> {
             by_host.entry(grant.host()).or_default().push(grant);
         }
         for (id, here) in by_host {
-            let host = self.hosts.get(id).ok_or_else(|| RefusalReason::UnknownHost(id.clone()))?;
+            let host = self.unit(id).ok_or_else(|| RefusalReason::UnknownHost(id.clone()))?;
             let Err(Shortage { resource, asked, free }) = host.admits(&here) else { continue };
             let host_id = id.clone();
             return Err(match fit_beside(host.reserved(), &host.host().capacity, &here) {
                 Ok(()) => RefusalReason::HeldByAnother { host: host_id, resource },
+                Err(_) if id.is_uplink() => RefusalReason::UplinkFull { asked, free },
                 Err(_) => RefusalReason::NotEnough { host: host_id, resource, asked, free },
             });
         }
@@ -69,7 +74,7 @@ impl<B: Books> Ledger<B> {
     /// Promises grants whether they fit or not: those that were admitted, and those that have begun.
     pub(super) fn promise(&mut self, grants: &[Grant]) {
         for grant in grants {
-            if let Some(host) = self.hosts.get_mut(grant.host()) {
+            if let Some(host) = self.unit_mut(grant.host()) {
                 host.hold(grant.window, &grant.amounts);
             }
         }
@@ -78,8 +83,17 @@ impl<B: Books> Ledger<B> {
     /// Makes reservations of grants that are promised.
     pub(super) fn reserve(&mut self, grants: &[Grant]) {
         for grant in grants {
-            if let Some(host) = self.hosts.get_mut(grant.host()) {
+            if let Some(host) = self.unit_mut(grant.host()) {
                 host.confirm(grant.window, &grant.amounts);
+            }
+        }
+    }
+
+    /// Gives grants back that are promised, and reserved if they were confirmed.
+    pub(super) fn release(&mut self, grants: &[Grant], was_confirmed: bool) {
+        for grant in grants {
+            if let Some(host) = self.unit_mut(grant.host()) {
+                host.release(grant.window, &grant.amounts, was_confirmed);
             }
         }
     }
@@ -119,6 +133,7 @@ mod tests {
             is_substituted: false,
             confirmed: None,
             lost: Vec::new(),
+            talk: None,
         };
         // The first seat on h1 was over when the second booking got its amounts, from a coordinator whose clock is behind.
         let apart = vec![grant(0, "h1", from_to(900, 990), 3_000), grant(1, "h2", from_to(900, 1_100), 3_000)];
@@ -139,20 +154,21 @@ mod tests {
         let hosts = ["h1", "h2"].map(|name| (host(name), Schedule::default())).to_vec();
         let limits = LedgerLimits::default();
         let (mut ledger, _) = Ledger::open(id("site"), limits, 7, testing::open_gate(), hosts, Vec::new(), at(0));
+        let admit = |ledger: &mut Ledger, grants: &[Grant]| ledger.admit((grants, None), None);
         // Each of the seats on h1 fits alone.
         let (first, second) =
             (grant(1, "h1", from_to(2_000, 2_050), 2_001), grant(2, "h1", from_to(2_040, 2_090), 2_000));
         let too_many = [grant(0, "h2", from_to(2_000, 2_010), 1), first, second];
-        let refused = ledger.admit(&too_many, None).unwrap_err();
+        let refused = admit(&mut ledger, &too_many).unwrap_err();
         assert!(matches!(refused, RefusalReason::NotEnough { free, .. } if free.0 == 1_999), "{refused}");
         assert!(ledger.hosts().all(|host| *host.promised() == Schedule::default()), "nothing is promised");
-        let elsewhere = ledger.admit(&[grant(0, "h9", from_to(2_000, 2_001), 1)], None);
+        let elsewhere = admit(&mut ledger, &[grant(0, "h9", from_to(2_000, 2_001), 1)]);
         assert_eq!(elsewhere, Err(RefusalReason::UnknownHost(HostId::new("h9").unwrap())));
         let after_each_other =
             [grant(0, "h1", from_to(2_000, 2_050), 4_000), grant(1, "h1", from_to(2_050, 2_110), 4_000)];
-        assert_eq!(ledger.admit(&after_each_other, None), Ok((None, from_to(2_000, 2_110))));
-        let refused = ledger.admit(&[grant(0, "h1", from_to(2_109, 2_110), 1)], None).unwrap_err();
+        assert_eq!(admit(&mut ledger, &after_each_other), Ok((None, from_to(2_000, 2_110))));
+        let refused = admit(&mut ledger, &[grant(0, "h1", from_to(2_109, 2_110), 1)]).unwrap_err();
         assert!(matches!(refused, RefusalReason::HeldByAnother { .. }), "{refused}");
-        ledger.admit(&[grant(0, "h1", from_to(2_110, 2_111), 1)], None).unwrap();
+        admit(&mut ledger, &[grant(0, "h1", from_to(2_110, 2_111), 1)]).unwrap();
     }
 }

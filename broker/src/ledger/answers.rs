@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{
     Booking, BookingState, Books, Ledger, Output, ReplyToken,
     substitutes::{Substitutes, is_what_it_gives, replaced},
+    uplink::talk_of,
 };
 use crate::{
     ids::{HostId, Network, SeatNumber, SiteId},
@@ -13,6 +14,7 @@ use crate::{
         SiteAnswer, SiteRequest,
     },
     time::{Now, Time, Window},
+    traffic::Talk,
     trust::Permit,
 };
 
@@ -96,7 +98,7 @@ impl<B: Books> Ledger<B> {
             return self.refusal(reason);
         }
         if let Err(reason) = self.check_tariffs(now.utc, &hold.grants) {
-            return self.refusal_with_states(reason, &hold.grants, now);
+            return self.refusal_with_states(reason, (&hold.grants, None), now);
         }
         let lease_max = match self.lapses.lease(now.monotonic, &hold.attempt.entry_point, network.as_ref()) {
             Ok(most) => most,
@@ -108,9 +110,10 @@ impl<B: Books> Ledger<B> {
             return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
         }
         let others = hold.may_substitute.then(|| Substitutes::of(&hold, &permit));
-        let (given, window) = match self.admit(&hold.grants, others.as_ref()) {
+        let talk = talk_of(&permit);
+        let (given, window) = match self.admit((&hold.grants, talk), others.as_ref()) {
             Ok(admitted) => admitted,
-            Err(reason) => return self.refusal_with_states(reason, &hold.grants, now),
+            Err(reason) => return self.refusal_with_states(reason, (&hold.grants, talk), now),
         };
         let hold_for = hold.hold_for.min(self.limits.hold_max).min(lease_max);
         let places = given.as_ref().map_or_else(Places::new, |given| replaced(given, &hold.grants));
@@ -131,13 +134,20 @@ impl<B: Books> Ledger<B> {
             is_substituted: !places.is_empty(),
             confirmed: None,
             lost: Vec::new(),
+            talk,
         });
         SiteAnswer::Held { version: self.version, hold_for, places }
     }
 
-    /// A refusal that shows how the hosts of the seats are.
-    fn refusal_with_states(&self, reason: RefusalReason, grants: &[Grant], now: Now) -> SiteAnswer {
-        let hosts = self.states_of(grants.iter().map(Grant::host), now);
+    /// A refusal that shows how the hosts of the seats are, and the uplink where they talk and it has a limit.
+    fn refusal_with_states(
+        &self,
+        reason: RefusalReason,
+        (grants, talk): (&[Grant], Option<Talk>),
+        now: Now,
+    ) -> SiteAnswer {
+        let uplink = talk.and(self.uplink()).map(|uplink| &uplink.host().id);
+        let hosts = self.states_of(grants.iter().map(Grant::host).chain(uplink), now);
         SiteAnswer::Refused(Refusal { reason, version: self.version, hosts })
     }
 
@@ -225,8 +235,9 @@ impl<B: Books> Ledger<B> {
             booking.confirmed = Some(now.utc);
         }
         let Some(booking) = self.put(attempt, state) else { return self.refusal(RefusalReason::NoSuchHold) };
-        self.reserve(&booking.grants);
-        self.publish(&booking.grants, ChangeKind::Added);
+        let taken = self.taken_by(&booking);
+        self.reserve(&taken);
+        self.publish(&taken, ChangeKind::Added);
         self.confirmed(Places::new(), Some(&booking))
     }
 
@@ -291,15 +302,17 @@ impl<B: Books> Ledger<B> {
     /// The states of `hosts` that a refusal shows.
     pub(super) fn states_of<'a>(&self, hosts: impl Iterator<Item = &'a HostId>, now: Now) -> Vec<HostState> {
         hosts
-            .filter_map(|id| self.hosts.get(id))
+            .filter_map(|id| self.unit(id))
             .map(|host| {
                 let mut schedule = host.reserved().clone();
                 schedule.forget_before(now.utc);
-                let held = self.holds().flat_map(|booking| {
-                    let here = booking.grants.iter().filter(|grant| *grant.host() == host.host().id);
-                    here.map(|grant| (grant.window, grant.amounts.clone()))
-                });
-                HostState { host: host.host().id.clone(), schedule, held: held.collect() }
+                let mut held = Vec::new();
+                for booking in self.holds() {
+                    let taken = self.taken_by(booking);
+                    let here = taken.iter().filter(|grant| *grant.host() == host.host().id);
+                    held.extend(here.map(|grant| (grant.window, grant.amounts.clone())));
+                }
+                HostState { host: host.host().id.clone(), schedule, held }
             })
             .collect()
     }

@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Charge;
 use crate::{
+    amount::Amount,
     ids::{HostId, Network, RequestId, ShapeNumber, SiteId},
     protocol::{AttemptId, Grant},
     resources::Amounts,
     time::{Millis, Time, Window},
+    traffic::Talk,
     trust::{PublicKey, SignedText},
 };
 
@@ -115,6 +117,9 @@ pub struct BookingRecord {
     /// Seats that were confirmed, and that the owner has taken away since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<Grant>,
+    /// The traffic of its request, if it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub talk: Option<Talk>,
 }
 
 /// The owner's own work on one host.
@@ -165,6 +170,8 @@ pub struct Booking {
     pub confirmed: Option<Time>,
     /// Seats that were confirmed, and that the owner has taken away since: the receipt still names them.
     pub lost: Vec<Grant>,
+    /// The traffic of its request, if it has any.
+    pub talk: Option<Talk>,
 }
 
 /// How far the commit protocol of a booking is.
@@ -228,6 +235,12 @@ impl Booking {
         matches!(self.state, BookingState::Held { .. })
     }
 
+    /// What its seats put on the site's uplink, in Mbit/s, for its whole window.
+    #[must_use]
+    pub fn load(&self) -> Amount {
+        self.talk.map_or(Amount::ZERO, |talk| talk.load(self.grants.len()))
+    }
+
     /// Whether its coordinator lets it be used and says long after the confirm that its attempt is still open: otherwise that would be
     /// the way to pay nothing.
     pub(super) fn is_left_unsettled(&self, now: Time) -> bool {
@@ -253,6 +266,7 @@ impl Booking {
             is_substituted: self.is_substituted,
             confirmed: self.confirmed,
             lost: self.lost.clone(),
+            talk: self.talk,
         })
     }
 }

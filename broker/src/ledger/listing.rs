@@ -34,6 +34,7 @@ impl<B: Books> Ledger<B> {
                     attempt: booking.attempt.clone(),
                     grants: booking.grants.clone(),
                     user: booking.user.clone(),
+                    load: booking.load(),
                 });
             }
         }

@@ -117,7 +117,7 @@ impl<B: Books> Ledger<B> {
             amounts,
             agreed: Agreement::default(),
         }];
-        let (_, window) = self.admit(&grants, None)?;
+        let (_, window) = self.admit((&grants, None), None)?;
         self.reserve(&grants);
         let booking = Booking {
             attempt,
@@ -136,6 +136,7 @@ impl<B: Books> Ledger<B> {
             is_substituted: false,
             confirmed: None,
             lost: Vec::new(),
+            talk: None,
         };
         self.outputs.push_back(super::Output::Persist(booking.to_record()));
         self.publish(&booking.grants, ChangeKind::Added);

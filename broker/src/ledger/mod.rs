@@ -8,7 +8,7 @@
 //! [`Ledger::poll_output`] and arms its timer by [`Ledger::poll_timeout`] after either call. Outputs come in the order
 //! in which they must happen: a [`Output::Persist`] must be on disk before any later output is let out.
 //!
-//! Invariants ([`Ledger::sanity_check`]): `promised` of a host is the owner's own work, plus all confirmed bookings,
+//! Invariants ([`Ledger::sanity_check`]): `promised` of a unit, which is a host or the uplink, is the owner's own work, plus all confirmed bookings,
 //! plus all holds; `reserved` is the same without the holds; nothing is admitted that lifts `promised` above the
 //! capacity anywhere. There is one check of room, in `admission`. One exception: when the owner takes capacity away,
 //! which needs a restart, a reservation that has begun stays, and then nothing else is granted where there is too little.
@@ -50,6 +50,7 @@ mod tests;
 mod tombstones;
 #[cfg(test)]
 mod trust_tests;
+mod uplink;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -94,6 +95,8 @@ pub struct Ledger<B = HostLedger> {
     /// The node's key, with which receipts are signed.
     key: Option<Arc<SigningKey>>,
     hosts: BTreeMap<HostId, B>,
+    /// The books of the uplink, if it has a limit.
+    uplink: Option<B>,
     bookings: BTreeMap<AttemptId, Booking>,
     /// One entry for each booking that waits for something: a hold's deadline, or the time to ask for an outcome.
     timers: BTreeSet<(Millis, AttemptId)>,
@@ -141,7 +144,8 @@ impl Ledger {
 }
 
 impl<B: Books> Ledger<B> {
-    /// Opens the ledger of a site with its hosts, the owner's own work, and what is on disk.
+    /// Opens the ledger of a site with its hosts, the owner's own work, and what is on disk. An uplink with a limit is given among the
+    /// hosts ([`unit_of`](crate::uplinks::unit_of)).
     ///
     /// Where the owner has taken a host or a part of it away, a booking that has not begun loses the hosts that it no longer fits
     /// on, and its coordinator learns so when it asks; one that has begun is kept. Both are returned as they were on disk, to be
@@ -156,8 +160,9 @@ impl<B: Books> Ledger<B> {
         kept: impl Into<Kept>,
         now: Now,
     ) -> (Ledger<B>, Vec<BookingRecord>) {
-        let hosts: BTreeMap<HostId, B> = hosts.into_iter().map(|books| (books.host().id.clone(), books)).collect();
-        let shares = Shares::of(hosts.values().map(Books::host));
+        let mut hosts: BTreeMap<HostId, B> = hosts.into_iter().map(|books| (books.host().id.clone(), books)).collect();
+        let uplink = hosts.remove(&HostId::uplink());
+        let shares = Shares::of(hosts.values().map(Books::host), uplink.as_ref().map(Books::host));
         let tombstones = Tombstones::new(limits.max_tombstones);
         let gone = Expiring::new(limits.max_tombstones);
         let evicted = Expiring::new(limits.max_tombstones);
@@ -171,6 +176,7 @@ impl<B: Books> Ledger<B> {
             gate: gate.into(),
             key: None,
             hosts,
+            uplink,
             bookings: BTreeMap::new(),
             timers: BTreeSet::new(),
             held_by: BTreeMap::new(),
@@ -211,18 +217,24 @@ impl<B: Books> Ledger<B> {
         let mut lost = reservation.lost.clone();
         let mut fits = true;
         for grant in &reservation.grants {
-            // What is over may have been given to others since.
-            let rest = Window { start: grant.window.start.max(now.utc), end: grant.window.end };
-            let fits_here = !rest.is_valid() || self.check_room(&[Grant { window: rest, ..grant.clone() }]).is_ok();
+            let fits_here = self.fits_still(grant, now);
             fits &= fits_here;
             if !fits_here && !has_begun {
                 lost.push(grant.clone());
                 continue;
             }
-            let one = std::slice::from_ref(grant);
-            self.promise(one);
-            self.reserve(one);
+            self.take_in(grant);
             grants.push(grant.clone());
+        }
+        if let Some(load) = self.load_of(reservation.talk, grants.len(), reservation.window) {
+            let bears = self.fits_still(&load, now);
+            fits &= bears;
+            if bears || has_begun {
+                self.take_in(&load);
+            } else {
+                self.release(&grants, true);
+                lost.append(&mut grants);
+            }
         }
         if has_begun {
             self.begun.insert(reservation.attempt.clone());
@@ -255,6 +267,7 @@ impl<B: Books> Ledger<B> {
             is_substituted: reservation.is_substituted,
             confirmed: reservation.confirmed,
             lost,
+            talk: reservation.talk,
             state,
         };
         if is_reduced {
@@ -262,6 +275,19 @@ impl<B: Books> Ledger<B> {
         }
         self.begin(booking);
         fits
+    }
+
+    /// Whether what is still to come of a grant on disk has room. What is over may have been given to others since.
+    fn fits_still(&self, grant: &Grant, now: Now) -> bool {
+        let rest = Window { start: grant.window.start.max(now.utc), end: grant.window.end };
+        !rest.is_valid() || self.check_room(&[Grant { window: rest, ..grant.clone() }]).is_ok()
+    }
+
+    /// Reserves a grant of a booking on disk.
+    fn take_in(&mut self, grant: &Grant) {
+        let one = std::slice::from_ref(grant);
+        self.promise(one);
+        self.reserve(one);
     }
 
     /// The site.
@@ -294,7 +320,7 @@ impl<B: Books> Ledger<B> {
     /// The schedules as other nodes see them: without holds, from the present on.
     #[must_use]
     pub fn snapshot(&self, now: Now) -> ScheduleSnapshot {
-        let hosts = self.hosts.values().map(|host| {
+        let hosts = self.units().map(|host| {
             let mut schedule = host.reserved().clone();
             schedule.forget_before(now.utc);
             (host.host().id.clone(), schedule)
@@ -348,14 +374,18 @@ impl<B: Books> Ledger<B> {
 
     /// Takes a new booking in.
     fn begin(&mut self, booking: Booking) {
-        self.shares.add(&self.site, &booking);
+        let taken = self.taken_by(&booking);
+        self.shares.add(&self.site, &booking, &taken);
+        drop(taken);
         self.insert(booking);
     }
 
     /// Takes a booking out for good.
     fn end(&mut self, attempt: &AttemptId) -> Option<Booking> {
         let booking = self.take(attempt)?;
-        self.shares.remove(&self.site, &booking);
+        let taken = self.taken_by(&booking);
+        self.shares.remove(&self.site, &booking, &taken);
+        drop(taken);
         Some(booking)
     }
 
@@ -410,8 +440,8 @@ impl<B: Books> Ledger<B> {
         while let Some(attempt) = self.gone.pop_due(now.utc) {
             self.outputs.push_back(Output::Persist(Record::Remove(attempt)));
         }
-        for host in self.hosts.values_mut() {
-            host.forget_before(now.utc);
+        for unit in self.hosts.values_mut().chain(&mut self.uplink) {
+            unit.forget_before(now.utc);
         }
         self.forgotten = self.forgotten.max(now.utc);
         self.gate.lock().prune(now.utc);
@@ -443,7 +473,7 @@ impl<B: Books> Ledger<B> {
         // The past cannot be given back, and may have been cleared already.
         let present = now.utc.max(self.forgotten);
         let mut given_back = Vec::with_capacity(booking.grants.len());
-        for grant in &booking.grants {
+        for grant in self.taken_by(&booking).iter() {
             let Window { start, end } = grant.window;
             if start < present {
                 self.settled_before = self.settled_before.max(present.min(end));
@@ -453,11 +483,7 @@ impl<B: Books> Ledger<B> {
                 given_back.push(Grant { window, ..grant.clone() });
             }
         }
-        for Grant { place, window, amounts, .. } in &given_back {
-            if let Some(host) = self.hosts.get_mut(place.host()) {
-                host.release(*window, amounts, !booking.is_held());
-            }
-        }
+        self.release(&given_back, !booking.is_held());
         if !booking.is_held() && !given_back.is_empty() {
             self.publish(&given_back, ChangeKind::Removed);
         }
@@ -501,7 +527,7 @@ impl<B: Books> Ledger<B> {
             let (host, window, amounts) = (grant.host().clone(), grant.window, grant.amounts.clone());
             ScheduleChange { host, window, amounts, kind }
         };
-        let known = grants.iter().filter(|grant| self.hosts.contains_key(grant.host()));
+        let known = grants.iter().filter(|grant| self.unit(grant.host()).is_some());
         let changes: Vec<ScheduleChange> = known.map(change).collect();
         self.version.change += changes.len() as u64;
         self.outputs.push_back(Output::Publish(ScheduleUpdateParts { from, changes }));
@@ -541,16 +567,16 @@ impl<B: Books> Ledger<B> {
         }
         self.check_accounts()?;
         self.check_shares()?;
-        self.hosts.values().try_for_each(|host| self.check_books(host))
+        self.units().try_for_each(|unit| self.check_books(unit))
     }
 
-    /// The schedules of a host are what own work, bookings and holds add up to, and no more than the host has.
+    /// The schedules of a host, or of the uplink, are what own work, bookings and holds add up to, and no more than it has.
     fn check_books(&self, host: &B) -> Result<(), String> {
         let id = &host.host().id;
         let from = self.forgotten.max(self.settled_before);
         let (mut reserved, mut promised, mut stays) = (host.own().clone(), host.own().clone(), host.own().clone());
         for booking in self.bookings.values() {
-            for grant in booking.grants.iter().filter(|grant| grant.host() == id) {
+            for grant in self.taken_by(booking).iter().filter(|grant| grant.host() == id) {
                 promised.add(grant.window, &grant.amounts);
                 if !booking.is_held() {
                     reserved.add(grant.window, &grant.amounts);

@@ -1,5 +1,6 @@
 //! The share of the site of one party: a user's account, a node with all its users, a network with all its nodes.
 //!
+//! Of the uplink a party has its share as well, but no more only because it is one unit.
 //! Invariant ([`Ledger::check_shares`]): what a party uses is what its bookings add up to; no entry is empty. Own work is no party's.
 
 use std::{
@@ -7,12 +8,12 @@ use std::{
     fmt,
 };
 
-use super::{Booking, Books, Ledger};
+use super::{Booking, Books, Ledger, uplink::talk_of};
 use crate::{
     amount::{Amount, format_amount},
     host::Host,
     ids::{HostId, Network, SiteId, tail_of},
-    protocol::{Grant, HoldRequest, HostState},
+    protocol::{Grant, HoldRequest, HostState, hull},
     resources::{Amounts, ResourceName, amount_of},
     schedule::Schedule,
     time::{Now, Span, Time, Window},
@@ -111,32 +112,35 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Nobody uses anything of these hosts.
-    pub(super) fn of<'a>(hosts: impl Iterator<Item = &'a Host>) -> Shares {
+    /// Nobody uses anything of these hosts and of the uplink.
+    pub(super) fn of<'a>(hosts: impl Iterator<Item = &'a Host>, uplink: Option<&Host>) -> Shares {
         let mut capacity: BTreeMap<ResourceName, (u128, Amount)> = BTreeMap::new();
         for (name, amount) in hosts.flat_map(|host| &host.capacity) {
             let (sum, largest) = capacity.entry(name.clone()).or_default();
             *sum += u128::from(amount.0);
             *largest = (*largest).max(*amount);
         }
+        for (name, amount) in uplink.into_iter().flat_map(|uplink| &uplink.capacity) {
+            capacity.entry(name.clone()).or_default().0 += u128::from(amount.0);
+        }
         Shares { used: BTreeMap::new(), capacity }
     }
 
-    /// Counts a booking at the site `own`.
-    pub(super) fn add(&mut self, own: &SiteId, booking: &Booking) {
+    /// Counts a booking at the site `own`, and what it takes there.
+    pub(super) fn add(&mut self, own: &SiteId, booking: &Booking, taken: &[Grant]) {
         for party in Party::of(own, booking) {
             let used = self.used.entry(party).or_default();
             used.bookings += 1;
-            used.add(&booking.grants);
+            used.add(taken);
         }
     }
 
     /// Counts a booking at the site `own` no longer.
-    pub(super) fn remove(&mut self, own: &SiteId, booking: &Booking) {
+    pub(super) fn remove(&mut self, own: &SiteId, booking: &Booking, taken: &[Grant]) {
         for party in Party::of(own, booking) {
             let Some(used) = self.used.get_mut(&party) else { continue };
             used.bookings -= 1;
-            used.remove(&booking.grants);
+            used.remove(taken);
             if used.bookings == 0 {
                 self.used.remove(&party);
             }
@@ -177,11 +181,12 @@ impl<B: Books> Ledger<B> {
         permit: &Permit,
     ) -> Result<(), OverShare> {
         let Some(allowed) = self.allowance(permit.user) else { return Ok(()) };
+        let load = hull(&hold.grants).and_then(|window| self.load_of(talk_of(permit), hold.grants.len(), window));
         for party in Party::sharing(&self.site, permit.account, &hold.attempt.entry_point, network) {
             // Counted to be checked, and taken back: the hold may yet be refused for want of room.
             let used = self.shares.used.entry(party.clone()).or_default();
             let (mut fitting, mut excess) = (Vec::new(), None);
-            for grant in &hold.grants {
+            for grant in hold.grants.iter().chain(&load) {
                 let one = std::slice::from_ref(grant);
                 used.add(one);
                 match allowed.check(&party, used, grant) {
@@ -227,10 +232,11 @@ impl<B: Books> Ledger<B> {
     /// The hosts asked for, as they are for a party that has its share: those beyond it look taken until the party has less, or for as
     /// long as anything is promised, so that the next plan begins later or has fewer hosts here.
     pub(super) fn states_within_share(&self, hold: &HoldRequest, over: &OverShare, now: Now) -> Vec<HostState> {
-        let mut states = self.states_of(hold.grants.iter().map(Grant::host), now);
+        let uplink = self.uplink().map(|uplink| &uplink.host().id);
+        let mut states = self.states_of(hold.grants.iter().map(Grant::host).chain(uplink), now);
         let end = over.until.filter(|until| *until > now.utc).unwrap_or(now.utc + self.limits.farthest_future);
         for state in states.iter_mut().filter(|state| !over.within.contains(&state.host)) {
-            if let Some(host) = self.hosts.get(&state.host) {
+            if let Some(host) = self.unit(&state.host) {
                 state.schedule.add(Window { start: now.utc, end }, &host.host().capacity);
             }
         }
@@ -239,8 +245,8 @@ impl<B: Books> Ledger<B> {
 
     /// Checks the module's invariant from scratch.
     pub(super) fn check_shares(&self) -> Result<(), String> {
-        let mut counted = Shares::of(std::iter::empty());
-        self.bookings.values().for_each(|booking| counted.add(&self.site, booking));
+        let mut counted = Shares::of(std::iter::empty(), None);
+        self.bookings.values().for_each(|booking| counted.add(&self.site, booking, &self.taken_by(booking)));
         if counted.used == self.shares.used {
             return Ok(());
         }

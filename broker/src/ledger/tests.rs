@@ -378,7 +378,8 @@ proptest! {
     fn a_view_that_hears_everything_shows_the_ledger(steps in prop::collection::vec(step(), 1..80)) {
         let mut ledger = ledger();
         let advert = Advert {
-            site: id("site"), name: String::new(), sequence: 1, time_to_live_s: 9, contact: None, hosts: Vec::new(), addresses: Vec::new(),
+            site: id("site"), name: String::new(), sequence: 1, time_to_live_s: 9, contact: None, hosts: Vec::new(),
+            uplink: None, addresses: Vec::new(),
             features: Default::default(),
         };
         let mut view = SiteView::new(advert, Millis(0), Millis(1));

@@ -47,6 +47,8 @@ const SLOWEST_EXPECTED: u32 = 50;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
     pub(super) seats: u32,
+    /// Of which these are what is left, see [`Demand::rest`].
+    pub(super) seats_in_all: u32,
     pub(super) length: Length,
     pub(super) per_host: Amounts,
     pub(super) total: Amounts,
@@ -65,6 +67,12 @@ impl Demand {
     #[must_use]
     pub fn seats(&self) -> usize {
         self.seats as usize
+    }
+
+    /// The seats of the whole request, which traffic is reckoned from; more than [`Demand::seats`] where these are what is left.
+    #[must_use]
+    pub fn seats_in_all(&self) -> usize {
+        self.seats_in_all as usize
     }
 
     /// The numbers of the seats, from 0 on.
@@ -164,6 +172,7 @@ impl Demand {
             widest.per_host = least.map(|(least, name)| (name, least)).collect();
             widest.total.clear();
             widest.seats = widest.seats.max(shape.seats);
+            widest.seats_in_all = widest.seats;
             widest
         })
     }
@@ -209,16 +218,22 @@ impl Demand {
         HostNeeds { demand: self, minima, names_sites }
     }
 
-    /// The demand that is left when other seats of it have `kept` amounts already, and `taken` hosts are out of the question.
-    /// None when no seat is left, or too few candidates are.
+    /// The demand that is left when other seats of it have `kept` amounts already, and `taken` hosts are out of the question; with
+    /// traffic, what is left lasts `lasting` as the other seats do, on hosts that are fast enough for that. None when no seat is left, too
+    /// few candidates are, or no host is fast enough.
     #[must_use]
     pub fn rest<'k>(
         &self,
         seats: u32,
         kept: &(impl Iterator<Item = &'k Amounts> + Clone),
-        taken: &BTreeSet<(SiteId, HostId)>,
+        (taken, lasting): (&BTreeSet<(SiteId, HostId)>, Span),
     ) -> Option<Demand> {
         let mut rest = Demand { seats, ..self.clone() };
+        if let (Some(traffic), Length::Work(work)) = (self.traffic, self.length) {
+            let slowest = traffic.slowest(work, lasting)?;
+            rest.length = Length::Duration(lasting);
+            rest.speed_min = Some(self.speed_min.map_or(slowest, |least| least.max(slowest)));
+        }
         for (resource, total) in &mut rest.total {
             let have = kept.clone().fold(Amount::ZERO, |sum, amounts| sum + amount_of(amounts, resource));
             *total = total.saturating_sub(have);

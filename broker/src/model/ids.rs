@@ -120,6 +120,23 @@ text_id! {
     RequestId
 }
 
+/// The name under which a site's uplink travels among its hosts: no host may have it.
+const UPLINK: &str = "uplink";
+
+impl HostId {
+    /// What stands for a site's uplink in its books, and where its schedules travel.
+    #[must_use]
+    pub fn uplink() -> HostId {
+        HostId(Arc::from(UPLINK))
+    }
+
+    /// Whether it stands for a site's uplink.
+    #[must_use]
+    pub fn is_uplink(&self) -> bool {
+        &*self.0 == UPLINK
+    }
+}
+
 /// Which of the N seats of a request, from 0 on. A seat that replaces a lost one has its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -154,7 +154,7 @@ pub struct RequestDocument {
     /// Alternatives, one of which is chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shapes: Option<Vec<ShapeDocument>>,
-    /// All-to-all traffic between the seats; asks for `work`.
+    /// All-to-all traffic between the seats; asks for `work`, except with `extends`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
     /// See [`NotYet`].
@@ -198,21 +198,7 @@ pub struct Request {
 impl TryFrom<RequestDocument> for Request {
     type Error = RequestError;
 
-    /// What a node can treat: traffic is refused.
     fn try_from(document: RequestDocument) -> Result<Request, RequestError> {
-        if document.traffic.is_some() {
-            return Err(RequestError::NotYetSupported { key: "traffic", value: "" });
-        }
-        Request::of_snapshot(document)
-    }
-}
-
-impl Request {
-    /// A request that is planned on a snapshot, where it may have traffic.
-    ///
-    /// # Errors
-    /// [`RequestError`], which names the key.
-    pub fn of_snapshot(document: RequestDocument) -> Result<Request, RequestError> {
         let window = checked_window(&document)?;
         let (id, extends) = (document.id.clone(), document.extends.clone());
         let RequestDocument { objective, budget, effort, move_on_loss, .. } = document;
@@ -257,7 +243,8 @@ fn checked_length(document: &RequestDocument) -> Result<Length, RequestError> {
 
 fn checked_traffic(document: &RequestDocument) -> Result<Option<Traffic>, RequestError> {
     let Some(traffic) = document.traffic else { return Ok(None) };
-    if document.work.is_none() {
+    // What lengthens a reservation is on the hosts that it has.
+    if document.work.is_none() && document.extends.is_none() {
         return Err(RequestError::TrafficWithoutWork);
     }
     if traffic.compute > Traffic::COMPUTE_MAX {
@@ -299,6 +286,7 @@ pub(super) fn checked_demand(document: RequestDocument) -> Result<Demand, Reques
     }
     Ok(Demand {
         seats,
+        seats_in_all: seats,
         length,
         per_host: document.per_host,
         total: document.total,
@@ -503,7 +491,6 @@ mod tests {
                 "shapes[1].hosts: 2 asked",
             ),
             (&too_many_shapes, "shapes: at most 64 entries, got 65"),
-            (r#"{"hosts":1,"work":1,"traffic":{"mbps":5}}"#, "traffic: not yet supported"),
             (r#"{"hosts":1,"work":1,"scale":[1,2]}"#, "not yet supported"),
         ] {
             let error = read(text).unwrap_err();
@@ -539,8 +526,8 @@ mod tests {
     }
 
     #[test]
-    fn traffic_is_read_for_a_snapshot_and_checked() {
-        let read = |text: &str| Request::of_snapshot(serde_json::from_str(text).unwrap());
+    fn traffic_is_read_and_checked() {
+        let read = |text: &str| Request::try_from(serde_json::from_str::<RequestDocument>(text).unwrap());
         let request = read(r#"{"hosts":3,"work":90,"traffic":{"mbps":5}}"#).unwrap();
         let speed = |thousandths: u32| Speed::try_from(thousandths).unwrap();
         assert_eq!(request.demand().traffic(), Some(Traffic { mbps: Amount(5), compute: 1000 }));
@@ -549,6 +536,8 @@ mod tests {
         let request = read(text).unwrap();
         assert_eq!(request.demand().length_at(speed(500)), Span(135));
         assert_eq!(serde_json::to_string(&request).unwrap(), text);
+        let request = read(r#"{"hosts":3,"duration":90,"extends":"r","traffic":{"mbps":5}}"#).unwrap();
+        assert_eq!(request.demand().length_at(speed(500)), Span(90), "on the hosts that it has");
         for (text, expected) in [
             (r#"{"hosts":1,"duration":1,"traffic":{"mbps":5}}"#, "traffic: "),
             (

@@ -43,14 +43,6 @@ pub enum RequestError {
     /// Traffic above [`Amount::MAX`].
     #[error("traffic.mbps: {0} is larger than any amount ({max})", max = Amount::MAX.0)]
     TrafficTooLarge(Amount),
-    /// The format has it, and nodes cannot treat it yet.
-    #[error("{key}: {value}not yet supported")]
-    NotYetSupported {
-        /// The key.
-        key: &'static str,
-        /// Empty, or its value and a space.
-        value: &'static str,
-    },
     /// No alternative.
     #[error("shapes: expected at least 1, got 0")]
     NoShapes,
@@ -139,7 +131,6 @@ impl RequestError {
             | RequestError::WindowEndsBeforeStart { key, .. }
             | RequestError::TimeOutOfRange { key, .. }
             | RequestError::BesideShapes { key }
-            | RequestError::NotYetSupported { key, .. }
             | RequestError::TooMany { key, .. } => (*key).to_owned(),
         }
     }

@@ -34,6 +34,12 @@ impl ResourceName {
         }
     }
 
+    /// What an uplink has, in Mbit/s.
+    #[must_use]
+    pub fn mbps() -> ResourceName {
+        ResourceName(Arc::from("mbps"))
+    }
+
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

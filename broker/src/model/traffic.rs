@@ -23,6 +23,24 @@ pub struct Traffic {
     pub compute: u32,
 }
 
+/// The traffic of a request and the number of its seats: all that is needed to know what those at one site put on its link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Talk {
+    /// What each seat sends.
+    pub traffic: Traffic,
+    /// N, of the whole request.
+    pub seats: u32,
+}
+
+impl Talk {
+    /// What so many seats put on the link of the site that they are booked at, in Mbit/s.
+    #[must_use]
+    pub fn load(self, here: usize) -> Amount {
+        self.traffic.load(here, self.seats as usize)
+    }
+}
+
 fn all_compute() -> u32 {
     Traffic::COMPUTE_MAX
 }
@@ -41,6 +59,22 @@ impl Traffic {
         let (compute, speed) = (u128::from(self.compute.min(Self::COMPUTE_MAX)), u128::from(slowest.thousandths()));
         let parts = u128::from(work.0) * (compute * 1000 + (1000 - compute) * speed);
         Span(u64::try_from(parts.div_ceil(1000 * speed)).unwrap_or(u64::MAX))
+    }
+
+    /// The least speed at which seats last no longer than `lasting`; none when no speed does it.
+    #[must_use]
+    pub fn slowest(self, work: Span, lasting: Span) -> Option<Speed> {
+        let is_enough =
+            |thousandths: u32| Speed::try_from(thousandths).is_ok_and(|speed| self.length(work, speed) <= lasting);
+        let (mut too_slow, mut enough) = (0, u32::MAX);
+        if !is_enough(enough) {
+            return None;
+        }
+        while too_slow + 1 < enough {
+            let middle = u32::midpoint(too_slow, enough);
+            if is_enough(middle) { enough = middle } else { too_slow = middle }
+        }
+        Speed::try_from(enough).ok()
     }
 
     /// What `here` of all `seats` at a site put on its link: `ceil(t * b * (N - t) / (N - 1))`, nothing when all are there.
@@ -130,6 +164,11 @@ mod tests {
             // length - 1 < L * (c * 1000 + (1000 - c) * p) / (1000 * p) <= length
             let (parts, whole) = (u128::from(compute) * 1000 + u128::from(1000 - compute) * u128::from(speed), u128::from(speed) * 1000);
             prop_assert!((length - 1) * whole < u128::from(work) * parts && u128::from(work) * parts <= length * whole);
+            let lasting = traffic.length(Span(work), Speed::try_from(speed).unwrap());
+            let slowest = traffic.slowest(Span(work), lasting).unwrap();
+            prop_assert!(slowest <= Speed::try_from(speed).unwrap() && traffic.length(Span(work), slowest) <= lasting);
+            let slower = Speed::try_from(slowest.thousandths() - 1);
+            prop_assert!(slower.is_ok_and(|slower| traffic.length(Span(work), slower) > lasting) || slowest.thousandths() == 1);
             let load = traffic.load(here, seats).0;
             let (sent, pairs) = (here as u64 * mbps * (seats - here) as u64, seats as u64 - 1);
             prop_assert_eq!(load, sent.div_ceil(pairs.max(1)));

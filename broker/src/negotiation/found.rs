@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::{
     host::Host, ids::SiteId, plan::CutCounts, protocol::LedgerVersion, resources::Amounts, schedule::Schedule,
-    tariff::Conditions, time::Time,
+    tariff::Conditions, time::Time, uplinks::Uplinks,
 };
 
 /// A host that phase I found, with its schedule as known.
@@ -45,6 +45,8 @@ pub(super) fn without_kept_back<'s>(
 pub struct Found {
     /// Hosts that satisfy the minima and attributes, whatever their schedules.
     pub hosts: Vec<FoundHost>,
+    /// The links of their sites, with what was used of them no earlier than the schedules show; only for a demand with traffic.
+    pub uplinks: Uplinks,
     /// Hosts known in all.
     pub known_hosts: usize,
     /// Hosts that fit, but whose schedules could not be fetched.

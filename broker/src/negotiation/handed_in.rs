@@ -115,18 +115,23 @@ impl HandedPlan {
         check_sums(statement, &seats)?;
         let objective = objective::unproven(request.objective(), start, &seats);
         let (efficiency, efficiency_bound) = (0.0, 1.0);
-        Ok(Plan { shape, start, seats, traffic: None, objective, efficiency, efficiency_bound, start_proven: false })
+        let traffic = request.demand().traffic();
+        Ok(Plan { shape, start, seats, traffic, objective, efficiency, efficiency_bound, start_proven: false })
     }
 }
 
-/// Every seat ends after it has begun; where a duration was asked, after that duration.
+/// Every seat ends after it has begun; where a duration was asked, after that duration; with traffic, with the others.
 fn check_windows(statement: &RequestStatement, seats: &[Seat]) -> Result<(), PlanMisfit> {
     let (key, fixed) = match statement.request.demand().length() {
         Length::Duration(duration) => ("duration", Some(duration)),
         Length::Work(_) => ("work", None),
     };
+    let traffic = statement.request.demand().traffic();
     for seat in seats {
         let host = seat.host();
+        if traffic.is_some() && seat.window.end != seats[0].window.end {
+            return Err(PlanMisfit::new(key, format!("host {host} does not end with the others, which it talks to")));
+        }
         if !seat.window.is_valid() {
             return Err(PlanMisfit::new(key, format!("host {host} ends at {}, which is no end", seat.window.end.0)));
         }
@@ -237,5 +242,9 @@ mod tests {
         assert_eq!(checked(asked, 5_000, hosts(5_120)).unwrap().end(), Time(5_120));
         assert!(checked(asked, 5_000, hosts(5_000)).unwrap_err().starts_with("work: "));
         assert!(checked(asked, 5_000, hosts(i64::MIN)).unwrap_err().starts_with("work: "));
+        let talking = r#"{"hosts":2,"work":60,"total":{"cpu":2},"traffic":{"mbps":9}}"#;
+        let plan = checked(talking, 5_000, hosts(5_060)).unwrap();
+        assert_eq!(plan.loads().into_values().map(|load| load.0).collect::<Vec<_>>(), [9, 9]);
+        assert!(checked(talking, 5_000, hosts(5_120)).unwrap_err().starts_with("work: "));
     }
 }

@@ -1,4 +1,4 @@
-//! What refusals have shown of hosts: newer schedules than discovery knew, and newer tariffs.
+//! What refusals have shown of hosts and uplinks: newer schedules than discovery knew, and newer tariffs.
 //!
 //! Invariant: of a schedule the newest version that was shown counts, of a tariff the last one. Schedules are of hosts that attempts have
 //! named, tariffs of these and of hosts that were found.
@@ -17,6 +17,7 @@ use crate::{
     schedule::Schedule,
     tariff::Tariff,
     time::Time,
+    uplinks::{Uplink, Uplinks},
 };
 
 /// See the module.
@@ -27,11 +28,11 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Remembers what a refusal shows, of at most `hosts_max` hosts: no site was asked for more. Owners rarely change the price of one
+    /// Remembers what a refusal shows, of at most `hosts_max` hosts and the uplink: no site was asked for more. Owners rarely change the price of one
     /// host, so `found` hosts of the site that had the same tariff count as changed alike.
     pub fn remember(&mut self, site: &SiteId, refusal: Refusal, hosts_max: usize, found: Option<&Found>) {
         let version = refusal.version;
-        for state in refusal.hosts.into_iter().take(hosts_max) {
+        for state in refusal.hosts.into_iter().take(hosts_max.saturating_add(1)) {
             let key = (site.clone(), state.host.clone());
             if self.states.get(&key).is_none_or(|(known, _)| *known <= version) {
                 self.states.insert(key, (version, state));
@@ -69,6 +70,23 @@ impl Hints {
         } else {
             Cow::Owned(Host { tariff: tariff.clone(), ..found.host.clone() })
         }
+    }
+
+    /// The links of the sites of the hosts found, perhaps with the holds of others.
+    pub fn uplinks(&self, found: &Found, with_holds: bool) -> Uplinks {
+        let shown_at: BTreeMap<&SiteId, LedgerVersion> =
+            found.hosts.iter().map(|found| (&found.site, found.version)).collect();
+        let link = |(site, link): (&SiteId, &Uplink)| {
+            let known = self.states.get(&(site.clone(), HostId::uplink()));
+            let newer = known.filter(|(version, _)| shown_at.get(site).is_none_or(|shown| version >= shown));
+            let Some((_, state)) = newer else { return (site.clone(), link.clone()) };
+            let mut schedule = Cow::Borrowed(&state.schedule);
+            for (window, amounts) in state.held.iter().filter(|_| with_holds) {
+                schedule.to_mut().add(*window, amounts);
+            }
+            (site.clone(), Uplink::with_schedule(link.mbps, &schedule))
+        };
+        found.uplinks.iter().map(link).collect()
     }
 
     /// Its schedule with what its owner does not promise at `now`, and perhaps with the holds of others.

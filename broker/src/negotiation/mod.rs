@@ -24,6 +24,8 @@ mod guard_tests;
 mod handed_in;
 mod hints;
 mod history;
+#[cfg(test)]
+mod links_tests;
 mod ownership;
 #[cfg(test)]
 mod ownership_tests;

@@ -97,7 +97,7 @@ impl Takeover {
         let plan = Plan {
             shape,
             start,
-            traffic: None,
+            traffic: request.shape(shape).and_then(Demand::traffic),
             objective: objective::unproven(request.objective(), start, &seats),
             seats,
             efficiency: 0.0,
@@ -137,14 +137,16 @@ impl Takeover {
     }
 }
 
-/// The bookings to go on with: those of the shape and the start of which most seats are reserved, of all that the shape has. Among them
-/// the last attempt that is whole by itself, else the last ones first, as far as they go together.
+/// The bookings to go on with: those of the shape and the start (and, with traffic, the end) of which most seats are reserved, of all that
+/// the shape has. Among them the last attempt that is whole by itself, else the last ones first, as far as they go together.
 fn chosen<'a>(request: &Request, parts: &'a [Reported]) -> Vec<&'a Reported> {
-    let mut by_start: BTreeMap<(ShapeNumber, Time), (&Demand, Vec<&Reported>)> = BTreeMap::new();
+    type Same = (ShapeNumber, Time, Option<Time>);
+    let mut by_start: BTreeMap<Same, (&Demand, Vec<&Reported>)> = BTreeMap::new();
     for one in parts {
         let demand = request.shape(one.1.shape).filter(|demand| is_sound(demand, &one.1.grants));
         if let (Some(demand), Some(start)) = (demand, start_of(one)) {
-            by_start.entry((one.1.shape, start)).or_insert_with(|| (demand, Vec::new())).1.push(one);
+            let end = demand.traffic().and_then(|_| one.1.grants.first()).map(|grant| grant.window.end);
+            by_start.entry((one.1.shape, start, end)).or_insert_with(|| (demand, Vec::new())).1.push(one);
         }
     }
     let last_of = |some: &[&Reported]| some.iter().map(|(_, part)| part.attempt.attempt).max();
@@ -187,15 +189,21 @@ fn going_together<'a>(demand: &Demand, some: &[&'a Reported]) -> Vec<&'a Reporte
     chosen
 }
 
-/// Whether a site can mean these seats as a part of what was asked for: they begin together, each is one of those asked for, and none is
+/// Whether a site can mean these seats as a part of what was asked for: they begin together (with traffic, they end together), each is one of those asked for, and none is
 /// named twice.
 fn is_sound(demand: &Demand, grants: &[Grant]) -> bool {
     let mut seats = BTreeSet::new();
     grants.iter().all(|grant| {
         let is_asked_for = (grant.seat.0 as usize) < demand.seats();
         let begins_with_others = grant.window.start == grants[0].window.start && grant.window.is_valid();
+        let ends_with_others = demand.traffic().is_none() || grant.window.end == grants[0].window.end;
         let is_of_shape = !demand.is_of_shape() || is_as_asked(demand, grant);
-        is_asked_for && is_of_shape && begins_with_others && grant.agreed.is_bounded() && seats.insert(grant.seat)
+        is_asked_for
+            && is_of_shape
+            && begins_with_others
+            && ends_with_others
+            && grant.agreed.is_bounded()
+            && seats.insert(grant.seat)
     })
 }
 

@@ -215,7 +215,11 @@ impl Reservation {
         let avoid: BTreeSet<(SiteId, HostId)> = self.plan.seats.iter().map(host_of).collect();
         let numbers = self.missing_seats(request);
         let missing = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
-        let demand = demand.rest(missing, &self.kept().map(|seat| &seat.amounts), &avoid)?;
+        let demand = demand.rest(
+            missing,
+            &self.kept().map(|seat| &seat.amounts),
+            (&avoid, self.plan.end().since(self.plan.start)),
+        )?;
         let kept_sites = self.kept().map(|seat| seat.site.clone()).collect();
         let (start, budget) = (self.plan.start, self.budget_left(request, knows_all));
         let problem = Problem::of(request, (start, start)).narrowed(shape, demand, numbers);

@@ -383,8 +383,9 @@ impl Search {
                 .zip(hosts.iter().zip(&schedules))
                 .map(|(found, (host, schedule))| Candidate { site: &found.site, host, schedule })
                 .collect();
-            let shapes = this.problem.shapes.iter();
-            let jobs = shapes.map(|(shape, demand)| (*shape, this.job(demand, Some(now.utc), earliest)));
+            let (shapes, uplinks) = (this.problem.shapes.iter(), this.hints.uplinks(found, with_holds));
+            let job = |demand| Job { uplinks: &uplinks, ..this.job(demand, Some(now.utc), earliest) };
+            let jobs = shapes.map(|(shape, demand)| (*shape, job(demand)));
             plan_best(jobs, &candidates, effort, seed, observer)
         };
         match run(around_holds, observer) {
@@ -489,6 +490,10 @@ impl Search {
                 self.has_learned = !refusal.hosts.is_empty();
                 true
             }
+            RefusalReason::UplinkFull { .. } if self.knows_uplink(site) => {
+                self.has_learned = !refusal.hosts.is_empty();
+                true
+            }
             RefusalReason::PriceChanged { host, tariff } => {
                 let refusals = self.price_refusals.entry(site.clone()).or_default();
                 *refusals += 1;
@@ -522,6 +527,11 @@ impl Search {
         };
         self.remember(site, refusal, hosts_max);
         is_conflict
+    }
+
+    /// Whether the plan that a site has refused could have minded its uplink.
+    fn knows_uplink(&self, site: &SiteId) -> bool {
+        self.planned_on.as_ref().is_some_and(|(found, _)| found.uplinks.of(site).is_some())
     }
 
     /// Remembers the hosts that a refusal shows, at most `hosts_max`.

@@ -116,7 +116,13 @@ impl Run {
             schedule: schedule.clone(),
             version: version(0),
         });
-        let found = Found { hosts: hosts.collect(), known_hosts: 9, without_schedule, cut: CutCounts::default() };
+        let found = Found {
+            hosts: hosts.collect(),
+            known_hosts: 9,
+            without_schedule,
+            cut: CutCounts::default(),
+            uplinks: Default::default(),
+        };
         self.negotiation.handle(at(now), Event::Found(found), &mut ());
         self.drain();
     }

@@ -218,8 +218,10 @@ impl There {
 
     /// The cheapest N hosts that the links bear. `seats` is some way to have N seats at few enough sites.
     fn cheapest(&self, links: &Links<'_>, pick: usize, sites_max: usize, seats: &[usize], steps_left: &mut u64) -> Set {
-        let may_be_home =
-            |site: &usize| self.most[*site] < pick / 2 && self.available[*site] >= pick - self.most[*site];
+        let may_be_home = |site: &usize| {
+            let (most, least) = (self.most[*site], links.all - self.most[*site]);
+            most < links.all / 2 && least <= pick && self.available[*site] >= least
+        };
         let homes = (0..self.most.len()).filter(may_be_home).map(Some);
         let ways = [None].into_iter().chain(homes).filter_map(|home| self.with_home(links, pick, home));
         // `seats` is such a way as well, so there is one.
@@ -240,11 +242,11 @@ impl There {
     /// site. Seats that the home must have are its cheapest hosts; for all others there is a choice.
     fn with_home(&self, links: &Links<'_>, pick: usize, home: Option<usize>) -> Option<(i64, Vec<usize>)> {
         let mut seats = vec![0; self.most.len()];
-        let mut forced = home.map_or(0, |home| pick - self.most[home]);
+        let mut forced = home.map_or(0, |home| links.all - self.most[home]);
         let (mut free, mut cost) = (pick - forced, 0);
         for (price, host) in &self.hosts {
             let site = links.of[*host as usize] as usize;
-            let most = if Some(site) == home { pick } else { usable(self.available[site], self.most[site], pick) };
+            let most = if Some(site) == home { pick } else { usable(self.available[site], self.most[site], links.all) };
             let choice = if Some(site) == home && forced > 0 { &mut forced } else { &mut free };
             if *choice > 0 && seats[site] < most {
                 *choice -= 1;
@@ -284,7 +286,7 @@ impl There {
             for count in (1..=most_sites).rev() {
                 for all in (1..=pick).rev() {
                     for seats in 1..=all.min(self.available[site]) {
-                        let is_borne = seats <= self.most[site] || seats >= pick - self.most[site];
+                        let is_borne = seats <= self.most[site] || seats >= links.all - self.most[site];
                         let before = least[(count - 1) * width + all - seats];
                         if is_borne && before < i64::MAX && before + prices[site][seats] < least[count * width + all] {
                             least[count * width + all] = before + prices[site][seats];

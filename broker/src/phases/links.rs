@@ -1,8 +1,8 @@
 //! The links of the sites in one planning run: how many seats that talk to each other each of them bears.
 //!
 //! What t of N seats put on a link rises up to N / 2 and falls behind it in the same way. So a link with some room bears up to
-//! [`Links::most`] seats at its site, or all but so many; at most one site, the *home*, has more than half. Source: `formats.md`, version
-//! 2 (`traffic`). Invariant: sites are numbered from 0 in the order of the hosts.
+//! [`Links::most`] seats at its site, or all but so many; at most one site, the *home*, has more than half. Where seats are replaced, what
+//! they put on a link adds to what is booked there, as sites reckon it. Source: `formats.md`, version 2 (`traffic`). Invariant: sites are numbered from 0 in the order of the hosts.
 
 use super::{Candidate, Job};
 use crate::{
@@ -15,6 +15,8 @@ use crate::{
 /// The links of one planning run.
 pub(crate) struct Links<'a> {
     traffic: Traffic,
+    /// The seats of the whole request, N; those to plan may be what is left of it.
+    pub all: usize,
     /// The site of each host, numbered from 0 in the order of the hosts.
     pub of: Vec<u32>,
     /// The link of each site; none when it has no limit.
@@ -57,7 +59,7 @@ impl<'a> Links<'a> {
         }
         falls.sort_unstable();
         falls.dedup();
-        Links { traffic, of, links, falls }
+        Links { traffic, all: job.demand.seats_in_all(), of, links, falls }
     }
 
     /// How many sites there are.
@@ -75,25 +77,26 @@ impl<'a> Links<'a> {
         self.falls.get(self.falls.partition_point(|fall| *fall <= start)).copied()
     }
 
-    /// The most of `pick` seats, up to half of them, that the link of a site bears through the whole window; half of them (rounded down)
-    /// means any number.
-    pub fn most(&self, site: usize, window: Window, pick: usize) -> usize {
-        let of_link = |link: &Uplink| link.room(window).map_or(0, |room| self.traffic.most_at_site(pick, room));
-        self.links[site].map_or(pick / 2, of_link)
+    /// The most seats, up to half of all, that the link of a site bears through the whole window; half of all (rounded down) means any
+    /// number.
+    pub fn most(&self, site: usize, window: Window) -> usize {
+        let of_link = |link: &Uplink| link.room(window).map_or(0, |room| self.traffic.most_at_site(self.all, room));
+        self.links[site].map_or(self.all / 2, of_link)
     }
 
     /// What each link bears through the whole window, and one way to have N seats on the hosts that each site has available, at few enough
     /// sites.
     pub fn spread(&self, available: &[usize], window: Window, (pick, sites_max): (usize, usize)) -> Spread {
-        let most = |(site, hosts): (usize, &usize)| if *hosts == 0 { 0 } else { self.most(site, window, pick) };
+        let most = |(site, hosts): (usize, &usize)| if *hosts == 0 { 0 } else { self.most(site, window) };
         let most: Vec<usize> = available.iter().enumerate().map(most).collect();
         let overload = || {
-            seats_by_count(available, &vec![pick / 2; most.len()], pick, sites_max)?;
+            let (half, seats) = (self.all / 2, (pick, self.all));
+            seats_by_count(available, &vec![half; most.len()], seats, sites_max)?;
             let unused = |site: &usize| available[*site].saturating_sub(most[*site]);
-            let limited = (0..most.len()).filter(|site| most[*site] < pick / 2 && unused(site) > 0);
-            limited.max_by_key(|site| unused(site)).map(|site| self.overload(window, site, (most[site] + 1, pick)))
+            let limited = (0..most.len()).filter(|site| most[*site] < half && unused(site) > 0);
+            limited.max_by_key(|site| unused(site)).map(|site| self.overload(window, site, most[site] + 1))
         };
-        let seats = seats_by_count(available, &most, pick, sites_max).ok_or_else(overload);
+        let seats = seats_by_count(available, &most, (pick, self.all), sites_max).ok_or_else(overload);
         Spread { most, seats }
     }
 
@@ -105,31 +108,35 @@ impl<'a> Links<'a> {
     }
 
     /// Whether the links bear a seat on each of these hosts through the whole window.
-    pub fn bear(&self, hosts: impl ExactSizeIterator<Item = u32>, window: Window) -> bool {
-        let pick = hosts.len();
+    pub fn bear(&self, hosts: impl Iterator<Item = u32>, window: Window) -> bool {
         let is_borne = |(site, seats): (usize, &usize)| {
-            let is_used = (1..pick).contains(seats);
-            let bears = |link: &Uplink| link.room(window) >= Some(self.traffic.load(*seats, pick));
+            let is_used = (1..self.all).contains(seats);
+            let bears = |link: &Uplink| link.room(window) >= Some(self.traffic.load(*seats, self.all));
             !is_used || self.links[site].is_none_or(bears)
         };
         self.counts(hosts).iter().enumerate().all(is_borne)
     }
 
     /// So many seats of all at a site, in the words of an answer.
-    pub fn overload(&self, window: Window, site: usize, (seats, pick): (usize, usize)) -> Overload {
+    pub fn overload(&self, window: Window, site: usize, seats: usize) -> Overload {
         let room = self.links[site].map_or(Amount::MAX, |link| link.room(window).unwrap_or_default());
-        Overload { start: window.start, site, seats, load: self.traffic.load(seats, pick), room }
+        Overload { start: window.start, site, seats, load: self.traffic.load(seats, self.all), room }
     }
 }
 
 /// How many seats of a site a plan may have, when the site is no home.
-pub(crate) fn usable(available: usize, most: usize, pick: usize) -> usize {
-    if most == pick / 2 { available } else { available.min(most) }
+pub(crate) fn usable(available: usize, most: usize, all: usize) -> usize {
+    if most == all / 2 { available } else { available.min(most) }
 }
 
 /// Seats by site, at the sites with most hosts; none when the links, or the limit of sites, exclude every set.
-fn seats_by_count(available: &[usize], most: &[usize], pick: usize, sites_max: usize) -> Option<Vec<usize>> {
-    let usable: Vec<usize> = available.iter().zip(most).map(|(hosts, most)| usable(*hosts, *most, pick)).collect();
+fn seats_by_count(
+    available: &[usize],
+    most: &[usize],
+    (pick, in_all): (usize, usize),
+    sites_max: usize,
+) -> Option<Vec<usize>> {
+    let usable: Vec<usize> = available.iter().zip(most).map(|(hosts, most)| usable(*hosts, *most, in_all)).collect();
     let mut order: Vec<usize> = (0..usable.len()).filter(|site| usable[*site] > 0).collect();
     order.sort_by_key(|site| std::cmp::Reverse(usable[*site]));
     let sum = |count: usize| order.iter().take(count).map(|site| usable[*site]).sum::<usize>();
@@ -141,7 +148,8 @@ fn seats_by_count(available: &[usize], most: &[usize], pick: usize, sites_max: u
     };
     let with_home = |home: &usize| {
         let others = if place[*home] < sites_max { all - usable[*home] } else { but_one };
-        available[*home] >= pick - most[*home] && available[*home].min(pick) + others >= pick
+        let least = in_all - most[*home];
+        least <= pick && available[*home] >= least && available[*home].min(pick) + others >= pick
     };
     let home = if all >= pick { None } else { Some((0..usable.len()).find(with_home)?) };
     let mut seats = vec![0; usable.len()];

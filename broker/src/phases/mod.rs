@@ -255,11 +255,7 @@ pub fn plan_within(
 /// no solution of the job.
 #[must_use]
 pub fn plan_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<Plan> {
-    let mut problem = Problem::new(job, chosen);
-    if problem.links.is_some() {
-        let own = problem.lengths.clone();
-        problem.set_length(job, &own, problem.length_max);
-    }
+    let problem = together(job, chosen);
     let slot = problem.slot_at(start);
     let mut positions: Vec<u32> = (0..slot.len() as u32).collect();
     if !(job.earliest..=job.latest).contains(&start) || !problem.accepts(&slot, &positions) {
@@ -280,10 +276,20 @@ pub fn plan_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<P
     })
 }
 
+/// The problem of seats on all of these hosts: with traffic they last equally long.
+fn together<'a>(job: &Job<'a>, chosen: &'a [Candidate<'a>]) -> Problem<'a> {
+    let mut problem = Problem::new(job, chosen);
+    if problem.links.is_some() {
+        let own = problem.lengths.clone();
+        problem.set_length(job, &own, problem.length_max);
+    }
+    problem
+}
+
 /// The efficiency factor of these hosts at this start; none when one of them has no room for what each must have.
 #[must_use]
 pub fn efficiency_on(job: &Job<'_>, chosen: &[Candidate<'_>], start: Time) -> Option<f64> {
-    let problem = Problem::new(job, chosen);
+    let problem = together(job, chosen);
     let slot = problem.slot_at(start);
     let positions: Vec<u32> = (0..slot.len() as u32).collect();
     (slot.len() == chosen.len()).then(|| optimize::factor(&problem, &slot, &positions))

@@ -125,7 +125,7 @@ impl<'t, 'a> Tree<'t, 'a> {
         while self.nodes_left > 0 {
             self.nodes_left -= 1;
             let node = self.nodes.pop()?;
-            if node.has_enough_hosts(&self.available, &self.most, self.pick) {
+            if node.has_enough_hosts(&self.available, &self.most, (self.pick, self.links.all)) {
                 return Some(node);
             }
         }
@@ -135,11 +135,11 @@ impl<'t, 'a> Tree<'t, 'a> {
     /// Takes the node apart when the chosen positions overload links; whether they do.
     fn branch(&mut self, mut node: Node, chosen: &[u32]) -> bool {
         let counts = self.links.counts(chosen.iter().map(|at| self.slot.hosts[*at as usize]));
-        let (most, pick) = (&self.most, self.pick);
-        let is_over = |site: &usize| most[*site] < counts[*site] && counts[*site] < pick - most[*site];
+        let (most, all) = (&self.most, self.links.all);
+        let is_over = |site: &usize| most[*site] < counts[*site] && counts[*site] < all - most[*site];
         let over: Vec<usize> = (0..counts.len()).filter(is_over).collect();
         let Some(fullest) = over.iter().copied().max_by_key(|site| counts[*site] - most[*site]) else { return false };
-        self.overload.get_or_insert_with(|| self.links.overload(self.window, fullest, (counts[fullest], pick)));
+        self.overload.get_or_insert_with(|| self.links.overload(self.window, fullest, counts[fullest]));
         if node.home.is_none() {
             self.nodes.extend(over.iter().map(|site| Node { home: Some(*site), ..node.clone() }));
         }
@@ -160,9 +160,13 @@ impl Node {
     }
 
     /// Whether as many hosts as asked are left.
-    fn has_enough_hosts(&self, available: &[usize], most: &[usize], pick: usize) -> bool {
+    fn has_enough_hosts(&self, available: &[usize], most: &[usize], (pick, in_all): (usize, usize)) -> bool {
         let all: usize = (0..available.len()).map(|site| self.usable(site, available[site], most[site])).sum();
-        all >= pick && self.home.is_none_or(|home| available[home] >= pick - most[home])
+        let has_home = |home: usize| {
+            let least = in_all - most[home];
+            least <= pick && available[home] >= least
+        };
+        all >= pick && self.home.is_none_or(has_home)
     }
 
     /// The problem with this node's limits; none when it has no limit.
@@ -174,7 +178,9 @@ impl Node {
         most: &[usize],
     ) -> Option<(Problem<'a>, Slot)> {
         let capped = (0..most.len()).filter(|site| self.is_capped[*site]).map(|site| (Some(site), most[site]));
-        let home = self.home.map(|home| (None, most[home]));
+        // A home that is not to have so many of the seats was left out before.
+        let away = |home: usize| (problem.pick + most[home]).saturating_sub(links.all);
+        let home = self.home.map(|home| (None, away(home)));
         let mut limited: Option<(Problem<'a>, Slot)> = None;
         for (site, most) in capped.chain(home) {
             let weighs = |of: &u32| match site {

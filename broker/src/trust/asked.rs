@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::{Denial, RequestStatement, Rule};
 use crate::{
     cost::Cost,
-    demand::{Demand, HostNeeds, Unmet},
+    demand::{Demand, HostNeeds, Length, Unmet},
     host::Host,
     ids::{HostId, SiteId},
     protocol::Grant,
@@ -52,7 +52,7 @@ pub(crate) fn check<'a>(
             check_length(demand, host, grant)?;
         }
     }
-    Ok(())
+    check_together(demand, grants)
 }
 
 /// No more seats, no host twice, and no more sites than the user asked for.
@@ -125,12 +125,23 @@ fn check_host(needs: &HostNeeds<'_>, (site, host): (&SiteId, &Host), grant: &Gra
     Ok(())
 }
 
+/// As long as the host needs; with traffic at least that, since the slowest host of all decides.
 fn check_length(demand: &Demand, host: &Host, grant: &Grant) -> Result<(), Denial> {
     let (asked, got) = (demand.length_on(host).0, grant.window.duration().0);
-    if asked == got {
+    let may_be_longer = demand.traffic().is_some() && matches!(demand.length(), Length::Work(_));
+    if asked == got || may_be_longer && asked < got {
         return Ok(());
     }
     Err(Denial::new(Rule::Duration, format!("{got} s held on host {}, the user asked for {asked} s", host.id)))
+}
+
+/// Seats that talk to each other end together.
+fn check_together(demand: &Demand, grants: &[Grant]) -> Result<(), Denial> {
+    let apart = grants.iter().find(|grant| demand.traffic().is_some() && grant.window.end != grants[0].window.end);
+    match apart {
+        None => Ok(()),
+        Some(grant) => Err(Denial::new(Rule::Duration, format!("seat {} does not end with the others", grant.seat))),
+    }
 }
 
 /// Checks that `grants`, and what was `spent` before, together cost no more than the user wants to pay.

@@ -81,6 +81,7 @@ fn advert(sequence: u64) -> Advert {
         time_to_live_s: 60,
         contact: None,
         hosts: Vec::new(),
+        uplink: None,
         addresses: Vec::new(),
         features: Features::own(),
     }

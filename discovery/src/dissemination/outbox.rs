@@ -5,6 +5,7 @@
 //! the gap and ask, so nothing is wrong, only slower.
 
 use broker::{
+    amount::Amount,
     host::Host,
     protocol::{LedgerVersion, ScheduleChange, ScheduleUpdate},
     time::Millis,
@@ -14,13 +15,15 @@ use super::pace::Pace;
 
 /// The offer in a site's advert.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Offer {
+pub struct Offer {
     /// The site's name, for display.
     pub name: String,
     /// How users reach the hosts.
     pub contact: Option<String>,
     /// The hosts.
     pub hosts: Vec<Host>,
+    /// What the site's link to all others carries, in Mbit/s; none when it sets no limit.
+    pub uplink: Option<Amount>,
 }
 
 /// Consecutive changes that wait to be sent.

@@ -110,6 +110,7 @@ mod tests {
             time_to_live_s: 1,
             contact: None,
             hosts: Vec::new(),
+            uplink: None,
             addresses: Vec::new(),
             features: Default::default(),
         });

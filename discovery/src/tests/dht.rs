@@ -70,7 +70,7 @@ async fn a_sample_is_told_by_its_seed_and_says_what_was_cut() {
     hosts.extend((20..25).map(|number| host(&format!("h{number}"), 4, "aarch64")));
     hosts.extend((25..28).map(|number| host(&format!("h{number}"), 1, "x86_64")));
     let node = node(&[]).await;
-    node.discovery.publish_advert("a".to_owned(), None, hosts).unwrap();
+    node.discovery.publish_advert(offer("a".to_owned(), hosts)).unwrap();
     let mut query = query(5);
     let attributes = BTreeMap::from([("arch".to_owned(), "x86_64".to_owned())]);
     query.demand = demand(RequestDocument { per_host: amounts(2000), attributes, ..RequestDocument::default() });
@@ -120,7 +120,7 @@ async fn hosts_are_found_that_could_serve_and_no_others() {
     for host in &mut hosts {
         host.capacity = names.iter().map(|name| (name.clone(), Amount(random.random_range(0..4)))).collect();
     }
-    node.discovery.publish_advert("a".to_owned(), None, hosts.clone()).unwrap();
+    node.discovery.publish_advert(offer("a".to_owned(), hosts.clone())).unwrap();
     let mut with_totals_only = 0;
     for seed in 0..200 {
         let mut some = |most: u64| -> Amounts {

@@ -15,7 +15,7 @@ use crate::{
 async fn two_nodes_ask_and_answer() {
     let mut a = node(&[]).await;
     let b = node(&a.discovery.listen_addresses()).await;
-    a.discovery.publish_advert("a".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
+    a.discovery.publish_advert(offer("a".to_owned(), vec![host("h1", 4, "x86_64")])).unwrap();
     let site = a.discovery.site_id().clone();
     eventually("b knows a and its schedules", || b.discovery.view().version(&site).is_some()).await;
 
@@ -112,7 +112,7 @@ async fn who_has_had_large_answers_waits_before_the_next() {
     eventually("connected", connected).await;
     let attempt =
         AttemptId { entry_point: b.discovery.site_id().clone(), request: RequestId::new("r").unwrap(), attempt: 1 };
-    let booking = PublicBooking { attempt, grants: Vec::new(), user: "ada".to_owned() };
+    let booking = PublicBooking { attempt, grants: Vec::new(), user: "ada".to_owned(), load: Amount(0) };
     let large = SiteAnswer::Bookings {
         bookings: vec![booking; 1_000],
         is_complete: true,
@@ -233,7 +233,7 @@ async fn others_say_whether_they_can_reach_this_node() {
     })
     .await;
     for one in [&b, &wrong, &stolen] {
-        one.discovery.publish_advert("x".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
+        one.discovery.publish_advert(offer("x".to_owned(), vec![host("h1", 4, "x86_64")])).unwrap();
         let site = one.discovery.site_id();
         eventually("a knows where it is said to be", || !a.discovery.view().addresses(site).is_empty()).await;
         eventually("it is connected", || !one.discovery.status().connected.is_empty()).await;
@@ -248,7 +248,7 @@ async fn others_say_whether_they_can_reach_this_node() {
     assert!(matches!(tells(&stolen).await, WireAnswer::DialedBack(false)));
     assert!(matches!(tells(&b).await, WireAnswer::Busy), "not again so soon");
     let told = node(&known).await;
-    told.discovery.publish_advert("y".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
+    told.discovery.publish_advert(offer("y".to_owned(), vec![host("h1", 4, "x86_64")])).unwrap();
     let site = told.discovery.site_id();
     eventually("all know it", || [&a, &b].iter().all(|one| one.discovery.view().knows(site))).await;
     let reach = told.discovery.ask_reachability().await;
@@ -270,7 +270,7 @@ async fn nobody_dials_into_a_network_of_others_at_anothers_word() {
     let willing = node_with(&bootstrap, tcp(&[], &["192.168.0.0/16"])).await;
     let [inside, private] = ["/ip4/127.0.0.1/tcp/9", "/ip4/192.168.77.7/tcp/80"];
     let liar = node_with(&bootstrap, tcp(&["/ip4/127.0.0.1/tcp/9", "/ip4/192.168.77.7/tcp/80"], &[])).await;
-    liar.discovery.publish_advert("x".to_owned(), None, vec![host("x", 4, "x86_64")]).unwrap();
+    liar.discovery.publish_advert(offer("x".to_owned(), vec![host("x", 4, "x86_64")])).unwrap();
     let site = liar.discovery.site_id().clone();
     let dialled = |node: &Node| -> Vec<String> {
         let addresses = node.discovery.core().shared().addresses_of(&site);

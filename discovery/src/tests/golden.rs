@@ -146,6 +146,7 @@ fn reasons() -> Vec<RefusalReason> {
         RefusalReason::Busy,
         RefusalReason::PriceChanged { host, tariff: tariff(r#"{"cpu":6000}"#) },
         RefusalReason::NotUnderstood("what".to_owned()),
+        RefusalReason::UplinkFull { asked: Amount(700), free: Amount(300) },
     ]
 }
 
@@ -184,7 +185,7 @@ fn answers() -> Vec<WireAnswer> {
             version: version(),
         },
         SiteAnswer::Bookings {
-            bookings: vec![PublicBooking { attempt, grants, user: "ada".to_owned() }],
+            bookings: vec![PublicBooking { attempt, grants, user: "ada".to_owned(), load: Amount(300) }],
             is_complete: true,
             is_withheld: false,
             version: version(),
@@ -217,6 +218,7 @@ fn gossip(lines: &mut Lines) {
     let grid = GridId::new("test").unwrap();
     let stamp = Stamp { sequence: 9, sent_ms: 1_800_000_000_000, time_to_live: Millis(60_000) };
     let advert = Advert { contact: Some("ssh {user}@{host}".to_owned()), ..advert(&me, 9) };
+    let advert = Advert { uplink: Some(Amount(1000)), ..advert };
     let advert = Advert { features: Features::own(), addresses: vec!["/ip4/192.0.2.1/tcp/7741".to_owned()], ..advert };
     let badge = Badge { credential: vec![1, 2, 3], revocations_digest: 4 };
     let extra = Extra::from([("later".to_owned(), vec![5, 6])]);

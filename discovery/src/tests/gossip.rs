@@ -85,7 +85,7 @@ async fn a_departure_takes_the_hosts_out_of_all_views() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_another_grid_stay_strangers() {
     let a = node(&[]).await;
-    a.discovery.publish_advert("a".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
+    a.discovery.publish_advert(offer("a".to_owned(), vec![host("h1", 4, "x86_64")])).unwrap();
     let b = node_with(&a.discovery.listen_addresses(), |config| config.grid = GridId::new("other").unwrap()).await;
     eventually("they met and parted", || counter(&b, Counter::StrangersDisconnected) > 0).await;
     eventually("both are alone", || {

@@ -100,7 +100,7 @@ async fn member(bootstrap: &[Multiaddr], members: &Arc<TestMembers>) -> Node {
 }
 
 fn offer(node: &Node, name: &str) {
-    node.discovery.publish_advert(name.to_owned(), None, vec![host(name, 4, "x86_64")]).unwrap();
+    node.discovery.publish_advert(super::offer(name.to_owned(), vec![host(name, 4, "x86_64")])).unwrap();
 }
 
 fn connected(node: &Node) -> BTreeSet<SiteId> {

@@ -36,7 +36,7 @@ use libp2p::Multiaddr;
 use crate::{
     Discovery, DiscoveryConfig, GridId, Identity, Inbound, Query, ScheduleSource, TransportKind,
     counters::{Counter, Counters},
-    dissemination::fetch_queue::FetchQueue,
+    dissemination::{fetch_queue::FetchQueue, outbox::Offer},
     health::PeerHealth,
     shared::Shared,
     start,
@@ -159,7 +159,7 @@ async fn grid(count: usize, adjust: impl Fn(&mut DiscoveryConfig)) -> Vec<Node> 
         let node = node_with(&bootstrap, &adjust).await;
         let arch = if number % 2 == 0 { "x86_64" } else { "aarch64" };
         node.discovery
-            .publish_advert(format!("site {number}"), None, vec![host(&format!("h{number}"), 4, arch)])
+            .publish_advert(offer(format!("site {number}"), vec![host(&format!("h{number}"), 4, arch)]))
             .unwrap();
         nodes.push(node);
     }
@@ -209,6 +209,10 @@ async fn answer_next(node: &mut Node, answer: SiteAnswer) -> SiteId {
     request.from
 }
 
+pub(crate) fn offer(name: String, hosts: Vec<Host>) -> Offer {
+    Offer { name, hosts, ..Offer::default() }
+}
+
 pub(crate) fn advert(of: &Identity, sequence: u64) -> Advert {
     Advert {
         site: of.site_id().clone(),
@@ -217,6 +221,7 @@ pub(crate) fn advert(of: &Identity, sequence: u64) -> Advert {
         time_to_live_s: 60,
         contact: None,
         hosts: vec![host("h1", 4, "x86_64")],
+        uplink: None,
         addresses: Vec::new(),
         features: Features::own(),
     }

@@ -121,7 +121,7 @@ impl Site {
         config.listen = vec!["/ip4/127.0.0.1/tcp/0".parse().unwrap()];
         config.bootstrap = bootstrap.to_vec();
         let (discovery, inbound) = start_speaking(identity, config, dialect).await.unwrap();
-        discovery.publish_advert("a site".to_owned(), None, vec![host("h1", 4, "x86_64")]).unwrap();
+        discovery.publish_advert(offer("a site".to_owned(), vec![host("h1", 4, "x86_64")])).unwrap();
         tokio::spawn(serve(inbound, books.clone()));
         Site { discovery, books }
     }

@@ -8,6 +8,7 @@ use broker::{
     protocol::{ChangeKind, ScheduleChange},
     resources::ResourceName,
     time::Window,
+    uplinks,
 };
 
 use super::*;
@@ -31,6 +32,7 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
             speed: broker::host::Speed::REFERENCE,
             tariff: Default::default(),
         }],
+        uplink: None,
         addresses: Vec::new(),
         features: Features::own(),
     }
@@ -104,6 +106,30 @@ fn a_host_is_handed_out_only_with_a_fresh_schedule() {
     view.receive_version(&site("a"), LedgerVersion { incarnation: 1, change: 2 }, Millis(20));
     assert!(view.fresh_host(&site("a"), &host, Millis(20), Millis(100)).is_none());
     assert_eq!(view.counters.get(Counter::Gaps), 1);
+}
+
+#[test]
+fn uplinks_are_known_with_what_is_used_of_them_and_are_no_hosts() {
+    let view = view(10);
+    for (name, uplink) in [("a", Some(Amount(1000))), ("b", Some(Amount(500))), ("c", None)] {
+        let advert = Advert { uplink, ..advert(name, 1, 60) };
+        view.receive_advert(advert, name.as_bytes(), Millis(0), Millis(60_000));
+    }
+    let window = Window { start: Time(100), end: Time(200) };
+    let mut used = Schedule::default();
+    used.add(window, &uplinks::amounts_of(Amount(300)));
+    let mut known = snapshot("a", 0);
+    known.hosts.push((HostId::uplink(), used));
+    view.receive_snapshot(known, Millis(10));
+    let change = |amounts, kind| ScheduleChange { host: HostId::uplink(), window, amounts, kind };
+    let changes = vec![change(uplinks::amounts_of(Amount(200)), ChangeKind::Added)];
+    let from = LedgerVersion { incarnation: 1, change: 0 };
+    view.receive_update(&ScheduleUpdate { site: site("a"), from, changes }, Millis(11));
+    let links = view.uplinks(&[site("a"), site("b"), site("c"), site("unknown")]);
+    let room = |name| links.of(&site(name)).map(|link| link.room(window));
+    assert_eq!(["a", "b", "c"].map(room), [Some(Some(Amount(500))), Some(Some(Amount(500))), None]);
+    assert!(view.fresh_host(&site("a"), &HostId::uplink(), Millis(11), Millis(100)).is_none());
+    assert_eq!(view.host_count(), 3);
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub use crate::config::TIME_TO_LIVE_MAX;
 
 /// Most hosts of a site.
 pub const HOSTS_PER_SITE_MAX: usize = 1024;
+/// Most schedules of a site: those of the hosts, and that of the uplink.
+pub const UNITS_PER_SITE_MAX: usize = HOSTS_PER_SITE_MAX + 1;
 /// Longest name of a site, in bytes.
 pub const SITE_NAME_BYTES_MAX: usize = 128;
 /// Longest contact of a site, in bytes.
@@ -70,6 +72,8 @@ pub fn check_advert(advert: &Advert) -> Result<(), Invalid> {
     ensure(advert.hosts.len() <= HOSTS_PER_SITE_MAX, || {
         format!("{} hosts; at most {HOSTS_PER_SITE_MAX} are taken from one site", advert.hosts.len())
     })?;
+    let is_link = |mbps: Amount| Amount::ZERO < mbps && mbps <= Amount::MAX;
+    ensure(advert.uplink.is_none_or(is_link), || format!("uplink: expected 1 to {} Mbit/s", Amount::MAX.0))?;
     ensure(advert.features.len() <= FEATURES_MAX, || format!("more than {FEATURES_MAX} features"))?;
     ensure(advert.addresses.len() <= ADDRESSES_MAX, || format!("more than {ADDRESSES_MAX} addresses"))?;
     for address in &advert.addresses {
@@ -99,6 +103,7 @@ pub fn check_tariff(tariff: &Tariff) -> Result<(), Invalid> {
 /// # Errors
 /// [`Invalid`] names the limit that it breaks.
 pub fn check_host(host: &Host) -> Result<(), Invalid> {
+    ensure(!host.id.is_uplink(), || format!("host {}: this name stands for the site's link to others", host.id))?;
     check_amounts(&host.capacity).map_err(|error| Invalid(format!("host {}: {error}", host.id)))?;
     ensure(host.attributes.len() <= MAX_NAMES, || format!("host {}: more than {MAX_NAMES} attributes", host.id))?;
     for (key, value) in &host.attributes {
@@ -148,8 +153,8 @@ pub fn check_update(update: &ScheduleUpdate) -> Result<(), Invalid> {
 /// [`Invalid`] names the limit that they break.
 pub fn check_snapshot(snapshot: &ScheduleSnapshot) -> Result<(), Invalid> {
     check_version(snapshot.version)?;
-    ensure(snapshot.hosts.len() <= HOSTS_PER_SITE_MAX, || {
-        format!("schedules of more than {HOSTS_PER_SITE_MAX} hosts")
+    ensure(snapshot.hosts.len() <= UNITS_PER_SITE_MAX, || {
+        format!("schedules of more than {UNITS_PER_SITE_MAX} hosts")
     })?;
     let steps: usize = snapshot.hosts.iter().map(|(_, schedule)| steps_of(schedule)).sum();
     ensure(steps <= STEPS_PER_SITE_MAX, || format!("schedules of more than {STEPS_PER_SITE_MAX} steps"))

@@ -178,7 +178,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::wire::{ASK_VERSIONS, WireSchedules, check::HOSTS_PER_SITE_MAX, encode, request_bytes};
+    use crate::wire::{ASK_VERSIONS, WireSchedules, check::UNITS_PER_SITE_MAX, encode, request_bytes};
 
     const PROTOCOL: StreamProtocol = StreamProtocol::new("/kolo/test/ask/5");
 
@@ -289,7 +289,7 @@ mod tests {
     async fn an_endless_list_of_hosts_is_refused() {
         let (mut codec, _) = codec();
         let host = (HostId::new("h").unwrap(), Schedule::default());
-        for (count, is_taken) in [(HOSTS_PER_SITE_MAX, true), (HOSTS_PER_SITE_MAX + 1, false)] {
+        for (count, is_taken) in [(UNITS_PER_SITE_MAX, true), (UNITS_PER_SITE_MAX + 1, false)] {
             let mut stream = Cursor::new(Vec::new());
             codec.write_response(&PROTOCOL, &mut stream, schedules(vec![host.clone(); count])).await.unwrap();
             stream.set_position(0);

@@ -9,7 +9,7 @@ use broker::{
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::check::{HOSTS_PER_SITE_MAX, steps_of};
+use super::check::{UNITS_PER_SITE_MAX, steps_of};
 
 /// What one node asks another.
 #[derive(Debug, Clone, PartialEq)]
@@ -183,13 +183,13 @@ impl<'de> de::Visitor<'de> for BoundedHosts {
     type Value = Vec<(HostId, Schedule)>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "at most {HOSTS_PER_SITE_MAX} hosts with their schedules")
+        write!(f, "at most {UNITS_PER_SITE_MAX} hosts with their schedules")
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
         let mut hosts = Vec::new();
         while let Some(host) = sequence.next_element()? {
-            if hosts.len() == HOSTS_PER_SITE_MAX {
+            if hosts.len() == UNITS_PER_SITE_MAX {
                 return Err(de::Error::invalid_length(hosts.len() + 1, &self));
             }
             hosts.push(host);

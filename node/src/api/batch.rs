@@ -16,8 +16,9 @@ use broker::{
     offline::{Asked, OfflinePlanner},
     phases::Phase,
     request::{Request, RequestDocument, RequestError},
-    snapshot::{GridSnapshot, SnapshotHost},
+    snapshot::{GridSnapshot, SnapshotHost, SnapshotSite},
     time::Time,
+    uplinks::Uplink,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -153,11 +154,15 @@ pub async fn answer(state: &ApiState, how: How, asked: Vec<Asked>) -> Result<(Ba
     let turn = state.coordinator.planning.batch().ok_or_else(busy)?;
     let requests: Vec<&Request> = asked.iter().filter_map(Asked::request).collect();
     let hosts = find_hosts(state, &requests, settings.m_max as usize, now).await;
+    let talks = requests.iter().any(|request| request.demand().traffic().is_some());
+    let uplinks = state.discovery.view().uplinks(hosts.iter().map(|host| &host.site).filter(|_| talks));
+    let site = |(id, link): (&SiteId, &Uplink)| SnapshotSite { id: id.clone(), uplink: Some(link.clone()) };
+    let of_sites = uplinks.iter().map(site).collect();
     let sites: Vec<SiteId> = hosts.iter().map(|host| host.site.clone()).collect();
     let alternatives = how.alternatives(requests.len(), hosts.len());
     let How { policy, options } = how;
     let options = Options { alternatives, ..options };
-    let snapshot = GridSnapshot { sites: Vec::new(), hosts };
+    let snapshot = GridSnapshot { sites: of_sites, hosts };
     let planner = OfflinePlanner::new(snapshot, settings, rand::random(), false).asked_at(now);
     let plan = move || -> Result<BatchAnswer, Problem> {
         // Made here, since a policy stays on its thread.

@@ -78,6 +78,9 @@ pub struct BookedSite {
     pub is_cut: bool,
     /// Whether its owner publishes no reservations.
     pub is_withheld: bool,
+    /// What its uplink carries, if it has a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uplink_mbps: Option<u64>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -93,6 +96,13 @@ pub struct BookingView {
     pub start: Time,
     pub end: Time,
     pub hosts: Vec<BookedHost>,
+    /// What its hosts put on the site's uplink.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub uplink_mbps: u64,
+}
+
+fn is_nothing(mbps: &u64) -> bool {
+    *mbps == 0
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -152,6 +162,7 @@ impl<'a> Row<'a> {
                         amounts: grant.amounts.clone(),
                     })
                     .collect(),
+                uplink_mbps: reported.load.0,
             },
         }
     }
@@ -214,7 +225,7 @@ impl BookingQuery {
         for snapshot in ended {
             let record = &snapshot.record;
             let Some(plan) = snapshot.stage.reserved_plan() else { continue };
-            let window = plan.window();
+            let (window, loads) = (plan.window(), plan.loads());
             if !self.wants(window, &record.user) {
                 continue;
             }
@@ -229,6 +240,7 @@ impl BookingQuery {
                     start: window.start,
                     end: grant.window.end,
                     hosts: Vec::new(),
+                    uplink_mbps: loads.get(&grant.site).map_or(0, |load| load.0),
                 });
                 let (host, end, amounts) = (grant.host().clone(), grant.window.end, grant.amounts.clone());
                 view.end = view.end.max(end);
@@ -270,6 +282,7 @@ pub async fn list_bookings(
         told_age_s: reported.reported.map(|at| (now.monotonic - at).0 / 1000),
         is_cut: reported.is_cut,
         is_withheld: reported.is_withheld,
+        uplink_mbps: state.discovery.view().with_site(site, |view| view.advert().uplink).flatten().map(|mbps| mbps.0),
     });
     let sites = sites.collect();
     let ended = state.bookings.ended(&state.requests, now.utc);
@@ -288,6 +301,7 @@ mod tests {
     use std::sync::Arc;
 
     use broker::{
+        amount::Amount,
         ids::SeatNumber,
         plan::Place,
         protocol::{AttemptId, Grant},
@@ -318,7 +332,7 @@ mod tests {
                 let window = Window { start: Time(*start), end: Time(start + long) };
                 let place = Place::Host(name("h".to_owned()));
                 let grants = vec![Grant { seat: SeatNumber(0), place, window, amounts: Amounts::new(), agreed: Default::default() }];
-                let booking = PublicBooking { attempt: attempt.clone(), grants, user: String::new() };
+                let booking = PublicBooking { attempt: attempt.clone(), grants, user: String::new(), load: Amount(0) };
                 Arc::make_mut(&mut reported.entry(name(format!("s{site}"))).or_default().bookings).insert(attempt, booking);
             }
             let mut expected: Vec<(i64, String, String)> = bookings

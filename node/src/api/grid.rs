@@ -172,6 +172,27 @@ pub struct SiteView {
     pub ledger_version: Option<LedgerVersion>,
     pub schedule_age_s: Option<u64>,
     pub addresses: Vec<String>,
+    /// Its link to all others, if that has a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uplink: Option<UplinkView>,
+}
+
+/// A site's link to all others.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct UplinkView {
+    /// What it carries.
+    pub mbps: u64,
+    /// What of that is free now; none when the site's schedules are not known.
+    pub free_now_mbps: Option<u64>,
+}
+
+impl UplinkView {
+    fn of(view: &broker::view::SiteView, now: Time) -> Option<UplinkView> {
+        let link = view.uplink()?;
+        let free = link.mbps.saturating_sub(link.occupancy.used_at(now));
+        let is_known = matches!(view.schedules(), Schedules::Known(_));
+        Some(UplinkView { mbps: link.mbps.0, free_now_mbps: is_known.then_some(free.0) })
+    }
 }
 
 /// What is known of a site's schedule.
@@ -224,7 +245,8 @@ pub async fn list_sites(
 ) -> Result<Json<SiteList>, Problem> {
     let limit = query.limit()?;
     let now_ms = unix_ms();
-    let mut summaries = state.discovery.view().sites(state.discovery.now());
+    let (view, now) = (state.discovery.view(), state.coordinator.clock.now().utc);
+    let mut summaries = view.sites(state.discovery.now());
     if let Some(after) = &query.after {
         summaries.retain(|summary| summary.advert.site.as_str() > after.as_str());
     }
@@ -232,6 +254,7 @@ pub async fn list_sites(
     summaries.truncate(limit);
     let sites = summaries.into_iter().map(|summary| {
         let known = summary.schedule_age.map(|age| (age, summary.has_gap));
+        let uplink = view.with_site(&summary.advert.site, |view| UplinkView::of(view, now)).flatten();
         SiteView {
             this_node: summary.advert.site == *state.discovery.site_id(),
             site: summary.advert.site,
@@ -243,6 +266,7 @@ pub async fn list_sites(
             ledger_version: summary.version,
             schedule_age_s: summary.schedule_age.map(|age| age.0 / 1000),
             addresses: summary.advert.addresses,
+            uplink,
         }
     });
     Ok(Json(SiteList { sites: sites.collect(), bans: bans(&state.discovery.status().bans), next }))
@@ -372,6 +396,9 @@ pub struct LedgerView {
     site: SiteId,
     ledger_version: LedgerVersion,
     hosts: Vec<LedgerHost>,
+    /// The uplink, as a host with `mbps`; left out when it has no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uplink: Option<LedgerHost>,
     bookings: Vec<BookingView>,
 }
 
@@ -407,6 +434,8 @@ struct BookingView {
     #[schema(value_type = schema::Window)]
     window: Window,
     grants: Vec<GrantView>,
+    /// What they put on the uplink.
+    uplink_mbps: u64,
 }
 
 /// A seat.
@@ -430,6 +459,7 @@ pub async fn show_ledger(State(state): State<Arc<ApiState>>) -> Json<LedgerView>
         site: ledger.site().clone(),
         ledger_version: ledger.version(),
         hosts: ledger.hosts().map(ledger_host).collect(),
+        uplink: ledger.uplink().map(ledger_host),
         bookings: ledger.bookings().map(booking_view).collect(),
     })
 }
@@ -471,5 +501,6 @@ fn booking_view(booking: &Booking) -> BookingView {
         user_key: booking.user_key,
         window: booking.window,
         grants: booking.grants.iter().map(grant_view).collect(),
+        uplink_mbps: booking.load().0,
     }
 }

@@ -32,7 +32,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LocalEntry {
-    /// May be left out at a site with one host.
+    /// May be left out at a site with one host; `uplink` for the site's link to others, which has `mbps`.
     #[schema(value_type = Option<schema::Name>)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostId>,
@@ -175,8 +175,9 @@ fn work_of(state: &ApiState, entry: LocalEntry) -> Result<LocalWork, Problem> {
     }
     let ledger = state.ledger.lock();
     let mut hosts = ledger.hosts().map(broker::ledger::Books::host);
+    let units = || ledger.hosts().chain(ledger.uplink()).map(broker::ledger::Books::host);
     let host = match (entry.host, hosts.next(), hosts.next()) {
-        (Some(id), ..) => ledger.hosts().map(broker::ledger::Books::host).find(|host| host.id == id).ok_or(id),
+        (Some(id), ..) => units().find(|host| host.id == id).ok_or(id),
         (None, Some(only), None) => Ok(only),
         (None, ..) => {
             return Err(Problem::wrong("host", "this site has several; say which"));
@@ -263,7 +264,7 @@ fn confirmed(answer: Result<SiteAnswer, String>) -> Result<(), Problem> {
     match answer {
         Ok(SiteAnswer::Confirmed { .. } | SiteAnswer::Released { .. }) => Ok(()),
         Ok(SiteAnswer::Refused(Refusal { reason, .. })) => Err(match reason {
-            RefusalReason::NotEnough { .. } => {
+            RefusalReason::NotEnough { .. } | RefusalReason::UplinkFull { .. } => {
                 let detail = format!("{reason}: the rest is promised to others until then");
                 Problem::new(StatusCode::CONFLICT, detail).with_key("amounts")
             }

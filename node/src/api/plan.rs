@@ -168,7 +168,7 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
             found.hosts.iter().zip(schedules.iter().map(AsRef::as_ref)).map(candidate).collect();
         let effort = request.effort().unwrap_or(settings.effort);
         let jobs = Job::of_shapes(&request, (earliest, latest));
-        let jobs = jobs.map(|(shape, job)| (shape, Job { asked_at: Some(now.utc), ..job }));
+        let jobs = jobs.map(|(shape, job)| (shape, Job { asked_at: Some(now.utc), uplinks: &found.uplinks, ..job }));
         // Waiting for a turn is no phase.
         stopwatch.stop();
         let plan = || plan_best(jobs, &candidates, effort, seed, &mut stopwatch);

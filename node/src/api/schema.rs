@@ -13,6 +13,7 @@ use broker::{
     request::{MAX_CANDIDATES, RequestDocument},
     shapes::MAX_SHAPES,
     time::Time,
+    traffic::Traffic,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -98,7 +99,7 @@ impl PartialSchema for Request {
                      before the earliest start, or in the past, and candidates must be as many as hosts";
         let closed = AdditionalProperties::<Schema>::FreeForm(false);
         let object = ObjectBuilder::new().description(Some(about)).additional_properties(Some(closed));
-        let keys = KEYS.iter().filter(|key| !matches!(key.kind, Kind::NotYet | Kind::Traffic));
+        let keys = KEYS.iter().filter(|key| !matches!(key.kind, Kind::NotYet));
         keys.fold(object, |object, key| object.property(key.name, schema_of(key))).into()
     }
 }
@@ -157,7 +158,20 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
             let shapes = ArrayBuilder::new().schema_type(of(Type::Array)).description(about);
             shapes.items(shape).min_items(Some(1)).max_items(Some(MAX_SHAPES)).into()
         }
-        Kind::Traffic | Kind::Compute | Kind::NotYet => plain.into(),
+        Kind::Traffic => {
+            let closed = AdditionalProperties::<Schema>::FreeForm(false);
+            let whole = |about: &str, most: i64| {
+                let whole = ObjectBuilder::new().description(Some(about)).schema_type(Type::Integer);
+                whole.minimum(Some(0)).maximum(Some(most))
+            };
+            let mbps =
+                whole("What a host sends to all others, in Mbit/s", i64::try_from(Amount::MAX.0).unwrap_or(i64::MAX));
+            let compute =
+                whole("Which part of the work a slow host makes longer, in thousandths", Traffic::COMPUTE_MAX.into());
+            let traffic = plain.schema_type(of(Type::Object)).additional_properties(Some(closed));
+            traffic.property("mbps", mbps).required("mbps").property("compute", compute).into()
+        }
+        Kind::Compute | Kind::NotYet => plain.into(),
     }
 }
 

@@ -202,14 +202,14 @@ impl Question<'_> {
         };
         let mut candidates: Vec<Candidate<'_>> =
             found.hosts.iter().zip(schedules.iter().map(AsRef::as_ref)).map(candidate).collect();
-        let planned = if self.mode == Mode::Most { None } else { Some(self.planned(&candidates)) };
+        let planned = if self.mode == Mode::Most { None } else { Some(self.planned(found, &candidates)) };
         let shape = planned.as_ref().and_then(PlanOutcome::plan).map_or(ShapeNumber(0), |plan| plan.shape);
         let demand = self.request.shape(shape).unwrap_or(self.request.demand());
         let needs = demand.host_needs();
         candidates.retain(|candidate| needs.are_met_by(candidate.site, candidate.host));
         let job = Job { demand, ..Job::of(self.request, self.window) };
         let availability = Availability::new(&job, &candidates);
-        let verdict = self.verdict(&availability, || planned.unwrap_or_else(|| self.planned(&candidates)));
+        let verdict = self.verdict(&availability, || planned.unwrap_or_else(|| self.planned(found, &candidates)));
         let step = verdict.start.map(|start| availability.at(start));
         let profile = availability.thinned(STEPS_MAX);
         SlotAnswer {
@@ -239,6 +239,10 @@ impl Question<'_> {
 
     /// What it costs to start earlier; none where nothing costs anything.
     fn front(&self, demand: &Demand, candidates: &[Candidate<'_>]) -> Option<PriceFront> {
+        // It knows neither links nor hosts that end together.
+        if demand.traffic().is_some() {
+            return None;
+        }
         candidates.iter().find(|candidate| !candidate.host.tariff.prices.is_empty())?;
         let job = Job { demand, budget: None, asked_at: Some(self.now), ..Job::of(self.request, self.window) };
         let front = phases::front(&job, candidates, self.effort, self.seed);
@@ -250,9 +254,9 @@ impl Question<'_> {
     }
 
     /// The best plan of all shapes.
-    fn planned(&self, candidates: &[Candidate<'_>]) -> PlanOutcome {
+    fn planned(&self, found: &Found, candidates: &[Candidate<'_>]) -> PlanOutcome {
         let jobs = Job::of_shapes(self.request, self.at.map_or(self.window, |at| (at, at)));
-        let jobs = jobs.map(|(shape, job)| (shape, Job { asked_at: Some(self.now), ..job }));
+        let jobs = jobs.map(|(shape, job)| (shape, Job { asked_at: Some(self.now), uplinks: &found.uplinks, ..job }));
         plan_best(jobs, candidates, self.effort, self.seed, &mut ())
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use axum::{Json, extract::State, http::StatusCode};
 use broker::{ids::HostId, tariff::Tariff, time::Time, trust::SharedGate};
-use discovery::{Discovery, OfferError};
+use discovery::{Discovery, Offer, OfferError};
 use serde::{Deserialize, Serialize};
 use tokio::task::block_in_place;
 use tracing::{error, info};
@@ -103,7 +103,8 @@ impl Upkeep {
 
     fn advertise_as(&self, config: &NodeConfig) -> Result<(), OfferError> {
         let hosts = config.hosts.iter().filter(|_| !self.is_draining()).map(|own| own.host.clone()).collect();
-        self.discovery.publish_advert(config.name.clone(), config.settings.contact.clone(), hosts)
+        let (name, contact) = (config.name.clone(), config.settings.contact.clone());
+        self.discovery.publish_advert(Offer { name, contact, hosts, uplink: config.uplink() })
     }
 
     /// Reads the configuration again and puts into force what can be.

@@ -62,12 +62,22 @@ pub struct ChartSite {
     /// Whether its owner publishes no reservations.
     pub is_withheld: bool,
     pub hosts: Vec<HostId>,
+    /// What its uplink carries, if that has a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uplink_mbps: Option<u64>,
+}
+
+impl ChartSite {
+    /// Its hosts, and its uplink below them.
+    fn units(&self) -> impl Iterator<Item = HostId> {
+        self.hosts.iter().cloned().chain(self.uplink_mbps.map(|_| HostId::uplink()))
+    }
 }
 
 impl Chart {
     /// The chart as text of so many columns, names included; times in the zone of `look`.
     pub fn text(&self, columns: usize, look: &Look) -> String {
-        let names = self.sites.iter().flat_map(|site| &site.hosts).map(|host| safe(host.as_str()).chars().count() + 2);
+        let names = self.sites.iter().flat_map(ChartSite::units).map(|unit| safe(unit.as_str()).chars().count() + 2);
         let name_columns = names.max().unwrap_or(0).clamp(NAME_COLUMNS.0, NAME_COLUMNS.1);
         let cells = columns.saturating_sub(name_columns + 1).max(MARK_COLUMNS);
         let grid = Grid::new(self.from, self.until.since(self.from), cells);
@@ -82,14 +92,17 @@ impl Chart {
         text.push_str(&format!("{:name_columns$} {marks}\n{:name_columns$} {pointers}\n", "", ""));
         for site in &self.sites {
             text.push_str(&site_line(site, look));
-            let mut by_host: BTreeMap<&str, Vec<(&BookingView, Time)>> = BTreeMap::new();
+            let mut by_host: BTreeMap<HostId, Vec<(&BookingView, Time)>> = BTreeMap::new();
             for booking in self.bookings.iter().filter(|booking| booking.site == site.site) {
                 for host in &booking.hosts {
-                    by_host.entry(host.host.as_str()).or_default().push((booking, host.end));
+                    by_host.entry(host.host.clone()).or_default().push((booking, host.end));
+                }
+                if booking.uplink_mbps > 0 {
+                    by_host.entry(HostId::uplink()).or_default().push((booking, booking.end));
                 }
             }
-            for host in &site.hosts {
-                let bookings = by_host.get(host.as_str()).map_or(&[][..], Vec::as_slice);
+            for host in site.units() {
+                let bookings = by_host.get(&host).map_or(&[][..], Vec::as_slice);
                 let name: String = safe(host.as_str()).chars().take(name_columns - 2).collect();
                 let bar =
                     grid.bar(bookings, &letters, site.schedule == ScheduleState::Current && !site.is_withheld, look);
@@ -263,6 +276,7 @@ pub mod tests {
             start: Time(1_763_712_000 + hours.0 * 3600),
             end: Time(1_763_712_000 + hours.1 * 3600),
             hosts: hosts.collect(),
+            uplink_mbps: 0,
         }
     }
 
@@ -275,6 +289,7 @@ pub mod tests {
             told_age_s: (schedule == ScheduleState::Current).then_some(2),
             is_withheld: false,
             hosts: hosts.iter().map(|host| HostId::new(host).unwrap()).collect(),
+            uplink_mbps: None,
         };
         Chart {
             from: Time(1_763_712_000),
@@ -308,6 +323,18 @@ pub mod tests {
             B second  -  1 host  2025-11-21 13:00:00+00:00 to 2025-11-22 14:00:00+00:00
         "#]]
         .assert_eq(&chart().text(55, &Look::plain(TimeZone::UTC)));
+    }
+
+    #[test]
+    fn an_uplink_is_a_row_of_its_site() {
+        let mut chart = chart();
+        chart.sites.truncate(1);
+        chart.sites[0].uplink_mbps = Some(1000);
+        chart.bookings[0].uplink_mbps = 300;
+        let text = chart.text(57, &Look::plain(TimeZone::UTC));
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("  ") && line.contains('A')).collect();
+        let bar = format!("  uplink {}{}", "A".repeat(12), FREE.to_string().repeat(36));
+        assert_eq!(rows.last(), Some(&&*bar), "{text}");
     }
 
     #[test]

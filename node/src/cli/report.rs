@@ -226,6 +226,7 @@ fn asked_text(view: &RequestView, zone: &TimeZone) -> String {
     }
     parts.extend(demand.speed_min().map(|speed| format!("each of speed {speed} or more")));
     parts.extend(demand.is_exclusive().then(|| "whole".to_owned()));
+    parts.extend(demand.traffic().map(|traffic| format!("each sending {} Mbit/s to all others", traffic.mbps)));
     parts.extend(demand.sites_max().map(|most| format!("at most at {}", counted(most, "site"))));
     parts.extend(request.budget().map(|budget| match budget {
         Cost::ZERO => "free of charge".to_owned(),

@@ -14,6 +14,7 @@ use std::{
 };
 
 use broker::{
+    amount::Amount,
     batch::live_policy_named,
     ids::{HostId, MAX_ID_BYTES},
     ledger::LedgerLimits,
@@ -35,7 +36,7 @@ use super::{
     settings::{BatchSettings, LedgerSettings, PolicySettings, Settings},
     surroundings::Surroundings,
     tariffs::{Pricing, too_many_steps},
-    values::{Percent, Program, Setting as _},
+    values::{Percent, Program, Rate, Setting as _},
 };
 use crate::{
     contact,
@@ -95,6 +96,13 @@ pub struct NodeConfig {
     pub activation_log: PathBuf,
     /// Where the owner's programs look for programs.
     pub search_path: Option<OsString>,
+}
+
+impl NodeConfig {
+    /// What the site's uplink carries, in Mbit/s; none when it sets no limit.
+    pub fn uplink(&self) -> Option<Amount> {
+        self.settings.uplink.map(Rate::mbps)
+    }
 }
 
 /// Reads the configuration again, as it was read at the start.

@@ -24,7 +24,7 @@ use super::{
     hosts::HostTable,
     keys::settings,
     prices::PriceTable,
-    values::{LogFormat, Percent, Program},
+    values::{LogFormat, Percent, Program, Rate},
 };
 
 /// Where the local API listens unless told otherwise.
@@ -59,6 +59,8 @@ settings! {
         hosts_file: Option<PathBuf> = None, "GRID.json", unset "none";
         /// A host as an inline TOML table, such as '{ id = "h1", resources = { cpu = "4", memory = "8GiB" } }'.
         hosts: Option<Vec<HostTable>> = None, "TABLE", unset "this machine";
+        /// What the site's link to all others carries; requests whose hosts talk to each other never get more of it.
+        uplink: Option<Rate> = None, "RATE", unset "no limit", example "\"1Gbit/s\"";
         /// Prices and conditions of hosts as an inline TOML table, such as '{ per_hour = { cpu = "6.00" } }'; of tables that hold at the same time the later counts.
         price: Option<Vec<PriceTable>> = None, "TABLE", unset "everything is free";
         /// How far ahead prices that change with the hour are published; a later start has the highest.

@@ -132,6 +132,10 @@ fn every_complaint_names_file_and_key() {
         ("[log]\nfilter = \"=loud=\"", "site.toml: log.filter: "),
         ("grid = \"My Grid\"", "site.toml: grid: \"My Grid\" is no grid id"),
         ("bootstrap = [\"/ip4/127.0.0.1/tcp/1\"]", "prints it in its join line"),
+        ("uplink = \"0Mbit/s\"", "site.toml:1: uplink: \"0Mbit/s\": expected 1Mbit/s to"),
+        ("uplink = 1000", "site.toml:1: uplink: invalid type"),
+        ("uplink = \"fast\"", "site.toml:1: uplink: \"fast\": expected whole Mbit/s"),
+        ("[[hosts]]\nid = \"uplink\"", "hosts: host uplink: this name stands for the site's link to others"),
         ("name = \"\"", "site.toml: name: expected 1 to"),
         ("name = \"a\\u001b[31m\"", "site.toml: name: expected"),
         ("[machine]\nshare = \"half\"", "site.toml:2: machine.share: \"half\": expected 1% to 100%"),
@@ -224,7 +228,7 @@ fn what_is_printed_gives_the_same_configuration() {
         String::new(),
         "name = \"a \\\"quoted\\\" name\"\n[machine]\nshare = \"25%\"\nattributes = { rack = \"7\" }".to_owned(),
         format!(
-            "grid = \"g-1\"\ncontact = \"ssh {{user}}@{{host}}\"\nbootstrap = [\"/dns/example.org/tcp/1\"]\napi = \"[::1]:0\"\n[planner]\neffort = \"fast\"\nm_init = \
+            "grid = \"g-1\"\nuplink = \"1.5Gbit/s\"\ncontact = \"ssh {{user}}@{{host}}\"\nbootstrap = [\"/dns/example.org/tcp/1\"]\napi = \"[::1]:0\"\n[planner]\neffort = \"fast\"\nm_init = \
              1\n[negotiation]\nhold = \"4500ms\"\n[gossip]\ninterval = \"90s\"\nrecheck = \"20s\"\nasked_when_met = 16\n[policy]\nallow = [\"ada\", \"00112233aabbccdd\"]\ndeny = [\"bob\"]\n\
              max_duration = \"12h\"\nmax_reach = \"30d\"\nhours = \"18:00-08:00\"\nuser_share = {{ cpu = \"50%\" }}\n\
              max_host_hours = 500\nsite_share = \"40%\"\ntell_bookings = false\n[remote]\nlisten = \"0.0.0.0:7743\"\ncert = \"/c.pem\"\nkey = \"/k.pem\"\nnames = [\"kolo.example.org\"]\n[activation]\nhook = [\"/bin/sh\", \"-c\", \"exit 0\"]\ntries = 0\nearly = \"30s\"\n[log]\nformat = \"json\"\nfilter = \

@@ -11,6 +11,7 @@ use std::{
 };
 
 use broker::{
+    amount::Amount,
     request::Effort,
     resources::{Attributes, ResourceName},
     time::{Millis, Span},
@@ -20,7 +21,10 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
 
 use super::{hosts::HostTable, prices::PriceTable};
-use crate::text::time::{format_duration, format_span, parse_duration, parse_span};
+use crate::text::{
+    time::{format_duration, format_span, parse_duration, parse_span},
+    traffic::{format_rate, parse_rate},
+};
 
 /// Longest time-out that makes sense.
 const LONGEST: Duration = Duration::from_hours(366 * 24);
@@ -148,6 +152,7 @@ text! {
     Millis, read_millis, |millis: &Millis| format_duration(Duration::from_millis(millis.0));
     Span, parse_span, |span: &Span| format_span(*span);
     Percent, Percent::parse, Percent::to_string;
+    Rate, Rate::parse, Rate::to_string;
     DailyHours, parse_hours, |hours: &DailyHours| format_hours(*hours);
     SocketAddr, read_address, SocketAddr::to_string;
 }
@@ -218,6 +223,38 @@ impl LogFormat {
             LogFormat::Human => "human",
             LogFormat::Json => "json",
         }
+    }
+}
+
+/// What a link carries: at least a Mbit/s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate(Amount);
+
+impl Rate {
+    /// Reads `1Gbit/s`.
+    ///
+    /// # Errors
+    /// What was expected.
+    fn parse(text: &str) -> Result<Rate, String> {
+        let mbps = Amount(parse_rate(text.trim())?);
+        if mbps == Amount::ZERO || mbps > Amount::MAX {
+            return Err(format!(
+                "{text:?}: expected 1Mbit/s to {}Mbit/s; without this key there is no limit",
+                Amount::MAX.0
+            ));
+        }
+        Ok(Rate(mbps))
+    }
+
+    /// In Mbit/s.
+    pub fn mbps(self) -> Amount {
+        self.0
+    }
+}
+
+impl Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format_rate(self.0.0))
     }
 }
 
@@ -307,6 +344,24 @@ mod tests {
         }
         assert_eq!(Percent::HALF.of(5), 2);
         assert_eq!(Percent::parse("100%").map(|share| share.of(u64::MAX)), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn links_carry_something_and_are_written_as_they_are_read() {
+        for (text, shown, mbps) in
+            [("1Gbit/s", "1Gbit/s", 1000), (" 100 Mbit/s", "100Mbit/s", 100), ("1.5Gbit/s", "1500Mbit/s", 1500)]
+        {
+            let rate = Rate::parse(text).unwrap();
+            assert_eq!((rate.to_string().as_str(), rate.mbps()), (shown, Amount(mbps)));
+            assert_eq!(Rate::parse(shown), Ok(rate));
+        }
+        for text in ["0Mbit/s", "281474976710656Mbit/s"] {
+            assert!(
+                Rate::parse(text).is_err_and(|error| error.contains("without this key there is no limit")),
+                "{text}"
+            );
+        }
+        assert!(Rate::parse("1000").is_err_and(|error| error.contains("such as 100Mbit/s")));
     }
 
     #[test]

@@ -18,7 +18,9 @@ use std::{
 use broker::{
     ids::{RequestId, SiteId},
     ledger::{Kept, Ledger},
+    schedule::Schedule,
     trust::{Gate, SharedGate},
+    uplinks::unit_of,
 };
 use discovery::{Discovery, DiscoveryConfig, GridId, Identity, Inbound, Limits, TransportKind};
 use tokio::{
@@ -222,7 +224,9 @@ fn open_ledger(
     kept: Kept,
     clock: Clock,
 ) -> SharedLedger {
-    let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone())).collect();
+    let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone()));
+    let uplink = config.uplink().map(|mbps| (unit_of(mbps), Schedule::default()));
+    let hosts = hosts.chain(uplink).collect();
     let charges = kept.charges.clone();
     let (site, limits) = (identity.site_id().clone(), config.ledger.clone());
     let (mut ledger, misfits) = Ledger::open(site, limits, incarnation, gate.clone(), hosts, kept, clock.now());

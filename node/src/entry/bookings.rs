@@ -222,6 +222,7 @@ fn end_of(booking: &PublicBooking) -> Time {
 #[cfg(test)]
 mod tests {
     use broker::{
+        amount::Amount,
         ids::{HostId, RequestId, SeatNumber},
         plan::Place,
         protocol::Grant,
@@ -246,6 +247,7 @@ mod tests {
                 agreed: Default::default(),
             }],
             user: "ada".to_owned(),
+            load: Amount(0),
         }
     }
 

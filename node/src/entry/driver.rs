@@ -319,5 +319,8 @@ pub async fn find(
             cut.add(unmet, hosts as u64);
         }
     }
-    Found { hosts: found.hosts, known_hosts: found.known_hosts, without_schedule: found.without_schedule, cut }
+    let sites = found.hosts.iter().map(|host| &host.site).filter(|_| demand.traffic().is_some());
+    let uplinks = discovery.view().uplinks(sites);
+    let (known_hosts, without_schedule) = (found.known_hosts, found.without_schedule);
+    Found { hosts: found.hosts, uplinks, known_hosts, without_schedule, cut }
 }

@@ -345,6 +345,7 @@ macro_rules! refusals {
 refusals! {
     RefusalReason::NotEnough { .. } => "not_enough",
     RefusalReason::HeldByAnother { .. } => "held_by_another",
+    RefusalReason::UplinkFull { .. } => "uplink_full",
     RefusalReason::UnknownHost(_) => "unknown_host",
     RefusalReason::NoSuchHold => "no_such_hold",
     RefusalReason::AttemptIsOver => "attempt_is_over",

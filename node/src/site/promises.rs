@@ -139,6 +139,7 @@ mod tests {
             is_substituted: false,
             confirmed: None,
             lost: Vec::new(),
+            talk: None,
             network: None,
         }
     }

@@ -18,6 +18,11 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text:?}: expected whole Mbit/s, such as 100Mbit/s or 1.5Gbit/s"))
 }
 
+/// Writes what [`parse_rate`] reads: `1Gbit/s`, or `1500Mbit/s`.
+pub fn format_rate(mbps: u64) -> String {
+    if mbps > 0 && mbps % 1000 == 0 { format!("{}Gbit/s", mbps / 1000) } else { format!("{mbps}Mbit/s") }
+}
+
 /// Reads `0.7`; in thousandths.
 ///
 /// # Errors

@@ -26,6 +26,8 @@ pub enum BookFault {
     DoubleRelease,
     /// A lapsed hold is never given back.
     LapsedHoldKept,
+    /// What is given back is not given back on the uplink.
+    LinkKept,
     /// The owner's prices are not known.
     NoTariff,
 }
@@ -87,6 +89,9 @@ impl Books for FaultyBooks {
 
     fn release(&mut self, window: Window, amounts: &Amounts, was_confirmed: bool) {
         if self.fault == Some(BookFault::LapsedHoldKept) && !was_confirmed {
+            return;
+        }
+        if self.fault == Some(BookFault::LinkKept) && self.host().id.is_uplink() {
             return;
         }
         self.books.release(window, amounts, was_confirmed);

@@ -14,7 +14,7 @@ use broker::{
     offline::{Asked, OfflinePlanner, PlanLine},
     plan::PlanOutcome,
     request::{Request, RequestDocument},
-    snapshot::{GridSnapshot, SnapshotHost},
+    snapshot::{GridSnapshot, SnapshotHost, SnapshotSite},
     time::Span,
 };
 use rand::{RngExt, SeedableRng};
@@ -64,16 +64,19 @@ pub fn place(drawn: &Drawn, grid: &Grid, node: usize, requests: Vec<(u64, Reques
         Some((number, Request::try_from(document).ok()?))
     };
     let requests: Vec<(u64, Request)> = requests.into_iter().filter_map(timed).collect();
-    let mut hosts = BTreeMap::new();
+    let (mut hosts, mut uplinks) = (BTreeMap::new(), BTreeMap::new());
     for (_, request) in &requests {
-        let found = running.views.find(&running.machines.ledger, request.demand(), &BTreeSet::new(), now).0.hosts;
-        for found in found {
+        let found = running.views.find(&running.machines.ledger, request.demand(), &BTreeSet::new(), now).0;
+        uplinks.extend(found.uplinks.iter().map(|(site, link)| (site.clone(), link.clone())));
+        for found in found.hosts {
             let schedule = found.offered(now.utc).into_owned();
             let host = SnapshotHost { site: found.site, host: found.host, schedule };
             hosts.insert((host.site.clone(), host.host.id.clone()), host);
         }
     }
-    let snapshot = GridSnapshot { sites: Vec::new(), hosts: hosts.into_values().collect() };
+    let site = |(id, uplink)| SnapshotSite { id, uplink: Some(uplink) };
+    let sites = uplinks.into_iter().map(site).collect();
+    let snapshot = GridSnapshot { sites, hosts: hosts.into_values().collect() };
     let settings = grid.options.negotiation().planner;
     let planner = OfflinePlanner::new(snapshot, settings, 0, false).asked_at(now.utc);
     let options = BatchOptions {

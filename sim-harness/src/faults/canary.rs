@@ -85,6 +85,12 @@ pub enum Canary {
     ChargeHalved,
     /// The entry point keeps a receipt that names another price than was agreed.
     ReceiptUnchecked,
+    /// A site reckons what its hosts send to all others, its own among them.
+    LoadPerHost,
+    /// What is given back is not given back on the uplink.
+    LinkKept,
+    /// Sites do not see the traffic of what a repair holds.
+    RepairForgetsLink,
     /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.
     ForgetSitesMax,
 }
@@ -101,6 +107,7 @@ impl Canary {
             Canary::AdmitBesideHolds => Some(BookFault::AdmitBesideHolds),
             Canary::DoubleRelease => Some(BookFault::DoubleRelease),
             Canary::LapsedHoldKept => Some(BookFault::LapsedHoldKept),
+            Canary::LinkKept => Some(BookFault::LinkKept),
             Canary::BelowPrice => Some(BookFault::NoTariff),
             _ => None,
         }

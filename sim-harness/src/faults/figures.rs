@@ -77,6 +77,10 @@ figures! {
     /// Of these, of a list of shapes; not of the first of them.
     of_shapes: "of shapes",
     of_other_shapes: "not of the first shape",
+    /// Of these, with traffic.
+    with_traffic: "with traffic",
+    /// Bookings at the end that put something on the uplink of their site, which has a limit.
+    over_links: "over links",
     /// Of these, by a plan that was handed in.
     handed_in: "by a handed plan",
     /// Of these, of a batch.

@@ -6,6 +6,7 @@
 use std::mem;
 
 use broker::{
+    amount::Amount,
     ledger::{self, Booking},
     request::Request,
     time::Time,
@@ -122,9 +123,16 @@ impl Fates {
         }
         if at.hosts.is_empty() || self.random.random_range(0..4) == 0 {
             at.hosts.clone_from(&at.hosts_at_first);
+            at.uplink = at.uplink_at_first;
             return;
         }
         grid.figures.shrinks += 1;
+        // Other seeds have none.
+        if let Some(uplink) = at.uplink.filter(|_| self.random.random_range(0..3) == 0) {
+            at.uplink = Some(Amount((uplink.0 / 3).max(1)));
+            grid.note(None, format_args!("the uplink of s{node} carries less"));
+            return;
+        }
         let index = self.random.random_range(0..at.hosts.len());
         let id = at.hosts[index].0.id.clone();
         let at_first = at.hosts_at_first.iter().find(|(host, _)| host.id == id);

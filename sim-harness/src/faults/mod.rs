@@ -24,6 +24,7 @@ mod grid;
 mod handed_in;
 mod history;
 mod life;
+mod links;
 mod lookup;
 mod losses;
 mod message;

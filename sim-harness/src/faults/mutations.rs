@@ -6,8 +6,10 @@
 use std::sync::Arc;
 
 use broker::{
+    amount::Amount,
+    demand::Demand,
     ids::{RequestId, SeatNumber, SiteId},
-    negotiation::{Decision, Negotiation, Purpose, RequestRecord},
+    negotiation::{Decision, Negotiation, Purpose, Repair, RequestRecord},
     protocol::{AttemptId, Grant, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     receipt::Receipt,
     request::{Request, RequestDocument},
@@ -42,9 +44,16 @@ pub fn mutate_question(grid: &mut Grid, from: usize, mut request: SiteRequest) -
             sign_as_it_is(grid, authorization);
         }
         (
-            Some(canary @ (Canary::GrantLonger | Canary::IgnoreDeadline | Canary::ShareWholeHosts)),
+            Some(
+                canary @ (Canary::GrantLonger | Canary::IgnoreDeadline | Canary::ShareWholeHosts | Canary::LoadPerHost),
+            ),
             SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. },
         ) => grant_otherwise(grid, canary, hold),
+        (Some(Canary::RepairForgetsLink), SiteRequest::Hold(hold))
+            if is_repairing(grid, from, &hold.attempt.request) =>
+        {
+            grant_otherwise(grid, Canary::RepairForgetsLink, hold);
+        }
         (Some(Canary::SeatsRenumbered), SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. }) => renumber(hold),
         (Some(Canary::TakeOverUnsigned), SiteRequest::TakeOver { attempt, authorization, .. })
             if !is_signed_for(grid, from, &attempt.request, &authorization.request) =>
@@ -186,6 +195,12 @@ fn grant_otherwise(grid: &Grid, canary: Canary, hold: &mut HoldRequest) {
             hold.grants.iter_mut().for_each(|grant| grant.window.end = grant.window.end + Span(60));
         }
         (Canary::IgnoreDeadline, RequestDocument { deadline, .. }) => *deadline = None,
+        (Canary::RepairForgetsLink, RequestDocument { traffic: Some(traffic), .. }) => traffic.mbps = Amount::ZERO,
+        (Canary::LoadPerHost, RequestDocument { traffic: Some(traffic), .. }) => {
+            let seats = statement.request.shape(hold.shape).map_or(1, Demand::seats) as u64;
+            let away = seats.saturating_sub(hold.grants.len() as u64);
+            traffic.mbps.0 = (traffic.mbps.0 * (seats - 1)).div_ceil(away.max(1));
+        }
         (Canary::ShareWholeHosts, RequestDocument { exclusive: true, .. }) => {
             (asked.exclusive, asked.per_host) = (false, Amounts::new());
             for (name, amount) in hold.grants.iter_mut().flat_map(|grant| &mut grant.amounts) {
@@ -200,6 +215,12 @@ fn grant_otherwise(grid: &Grid, canary: Canary, hold: &mut HoldRequest) {
     {
         Arc::make_mut(&mut hold.authorization).request = signed;
     }
+}
+
+/// Whether a coordinator replaces hosts of a reservation.
+fn is_repairing(grid: &Grid, node: usize, request: &RequestId) -> bool {
+    let reservation = grid.negotiation(node, request).and_then(|negotiation| negotiation.record().reservation.as_ref());
+    reservation.is_some_and(|reservation| reservation.repair == Some(Repair::Replace))
 }
 
 /// Numbers the seats of a hold otherwise.

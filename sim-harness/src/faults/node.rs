@@ -9,6 +9,7 @@ use std::{
 };
 
 use broker::{
+    amount::Amount,
     host::Host,
     ids::{RequestId, SeatNumber, SiteId},
     ledger::{BookingRecord, LedgerLimits},
@@ -17,6 +18,7 @@ use broker::{
     schedule::Schedule,
     time::{Span, Time, Window},
     trust::{Authorization, Chain, Gate, SignedText},
+    uplinks::unit_of,
 };
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -147,6 +149,10 @@ pub struct Node {
     pub hosts: Vec<(Host, Schedule)>,
     /// The same before the owner took any away.
     pub hosts_at_first: Vec<(Host, Schedule)>,
+    /// What its uplink carries, in Mbit/s; none without a limit.
+    pub uplink: Option<Amount>,
+    /// The same before the owner took any away.
+    pub uplink_at_first: Option<Amount>,
     /// At its next start it has less to offer.
     pub is_to_shrink: bool,
     /// What had begun when it started with less to offer than at first: that stays, whatever there is.
@@ -175,6 +181,8 @@ impl Node {
             clock,
             hosts_at_first: hosts.clone(),
             hosts,
+            uplink: None,
+            uplink_at_first: None,
             is_to_shrink: false,
             begun: BTreeSet::new(),
             dropped: BTreeSet::new(),
@@ -204,7 +212,7 @@ impl Node {
 
     /// Its owner has taken nothing away.
     pub fn is_whole(&self) -> bool {
-        self.hosts == self.hosts_at_first
+        (&self.hosts, self.uplink) == (&self.hosts_at_first, self.uplink_at_first)
     }
 
     /// It starts with what its disk remembers. Returns the reservations that have no room any more.
@@ -228,7 +236,8 @@ impl Node {
             _ => {}
         }
         let book_fault = canary.and_then(Canary::of_books);
-        let (site, hosts) = (self.site.clone(), self.hosts.clone());
+        let (site, mut hosts) = (self.site.clone(), self.hosts.clone());
+        hosts.extend(self.uplink.map(|mbps| (unit_of(mbps), Schedule::default())));
         let key = names::index_of(&site).map(|index| Arc::new(names::signing_key(index)));
         let receipts = key.map(|key| Receipts { key, key_of: names::key_of });
         let setup = Setup { site, hosts, gate, limits, negotiation, receipts, book_fault };

@@ -14,7 +14,7 @@ use broker::{
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{batches::Batches, canary::Canary, demands::Demands, money::Money, shapes::Shapes};
+use super::{batches::Batches, canary::Canary, demands::Demands, links::Links, money::Money, shapes::Shapes};
 
 /// How long sites remember an attempt that is over.
 pub const TOMBSTONE_LIFE: Millis = Millis(40_000);
@@ -126,6 +126,8 @@ pub struct Options {
     pub demands: Option<Demands>,
     /// Prices of owners and budgets of users.
     pub money: Option<Money>,
+    /// Uplinks of sites, and which requests have traffic.
+    pub links: Option<Links>,
     /// Which requests are lists of shapes.
     pub shapes: Option<Shapes>,
     /// Requests that are planned together.
@@ -200,6 +202,7 @@ impl Options {
             losses: None,
             demands: None,
             money: None,
+            links: None,
             shapes: None,
             batches: None,
             handed_in_every: None,

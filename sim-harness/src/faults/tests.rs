@@ -6,16 +6,17 @@ use super::{
     canary::Canary,
     figures::Figures,
     runner::{replay_command, run_seed, run_seeds},
-    trial::{HARDEST_FROM, PRICED_FROM, SHAPED_FROM},
+    trial::{HARDEST_FROM, LINKED_FROM, PRICED_FROM, SHAPED_FROM},
 };
 
-/// Seeds within which every deliberate fault is found, from 0, from [`HARDEST_FROM`], from [`PRICED_FROM`] or from [`SHAPED_FROM`] on.
+/// Seeds within which every deliberate fault is found, from 0, from [`HARDEST_FROM`], from [`PRICED_FROM`], from [`SHAPED_FROM`]
+/// or from [`LINKED_FROM`] on.
 const FOUND_WITHIN: u64 = 200;
 
 #[test]
 fn promises_hold_whatever_goes_wrong() {
     let mut figures = Figures::default();
-    for from in [0, HARDEST_FROM, PRICED_FROM, SHAPED_FROM] {
+    for from in [0, HARDEST_FROM, PRICED_FROM, SHAPED_FROM, LINKED_FROM] {
         let result = run_seeds(from, 200, None, |_| {});
         if let Some((seed, violation)) = result.found {
             let history = run_seed(seed, None, true).history;
@@ -44,7 +45,7 @@ fn seeds_that_once_broke_a_promise_do_not_again() {
 fn every_deliberate_fault_is_found() {
     for canary in Canary::value_variants() {
         let is_found = |from| run_seeds(from, FOUND_WITHIN, Some(*canary), |_| {}).found.is_some();
-        let is_found = [0, HARDEST_FROM, PRICED_FROM, SHAPED_FROM].into_iter().any(is_found);
+        let is_found = [0, HARDEST_FROM, PRICED_FROM, SHAPED_FROM, LINKED_FROM].into_iter().any(is_found);
         assert!(is_found, "{} is not found within {FOUND_WITHIN} seeds", canary.name());
     }
 }

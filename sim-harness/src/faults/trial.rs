@@ -19,6 +19,7 @@ use super::{
     event::{Event, NodeEvent},
     grid::Grid,
     life,
+    links::Links,
     losses::{self, Fates},
     money::Money,
     names,
@@ -42,6 +43,8 @@ const DEMANDS: u64 = 0x00de_3a2d_5eed;
 const MONEY: u64 = 0x0000_c3ed_1750;
 /// With this the seed of a run becomes that of its generators of shapes.
 const SHAPES: u64 = 0x5ba9_e500_5eed;
+/// With this the seed of a run becomes that of its generators of links.
+const LINKS: u64 = 0x0017_4c5a_5eed;
 /// With this the seed of a run becomes that of its generators of batches.
 const BATCHES: u64 = 0x0ba7_c4e5_5eed;
 /// One seed in so many has such users.
@@ -57,6 +60,8 @@ pub const HARDEST_FROM: u64 = 10 * HARDER_FROM;
 pub const PRICED_FROM: u64 = 10 * HARDEST_FROM;
 /// From this seed on some requests are lists of shapes, and users hand in batches, each in half of the seeds.
 pub const SHAPED_FROM: u64 = 2 * PRICED_FROM;
+/// From this seed on sites have uplinks, and one request in three has traffic.
+pub const LINKED_FROM: u64 = 3 * PRICED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -98,6 +103,7 @@ impl Trial {
         options.money = (seed >= PRICED_FROM).then(|| Money::draw(seed ^ MONEY)).flatten();
         options.shapes = (seed >= SHAPED_FROM).then(|| Shapes::draw(seed ^ SHAPES)).flatten();
         options.batches = (seed >= SHAPED_FROM).then(|| Batches::draw(seed ^ BATCHES)).flatten();
+        options.links = (seed >= LINKED_FROM).then(|| Links::of(seed ^ LINKS));
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
             aims.draw(&mut options);
@@ -109,6 +115,12 @@ impl Trial {
                 let hosts = node.hosts.iter_mut().map(|(host, _)| host);
                 hosts.zip(demands.speeds_of(site)).for_each(|(host, speed)| host.speed = speed);
                 node.hosts_at_first.clone_from(&node.hosts);
+            }
+        }
+        if let Some(links) = grid.options.links.clone() {
+            for (site, node) in (0..).zip(&mut grid.nodes) {
+                node.uplink = links.uplink_of(site);
+                node.uplink_at_first = node.uplink;
             }
         }
         owners::plan(grid);
@@ -241,10 +253,15 @@ impl Trial {
             Some(demands) => demands.vary(number, request),
             None => Some(request),
         });
-        request.map(|request| match &grid.options.money {
-            Some(money) => money.vary(number, request),
-            None => request,
-        })
+        request
+            .map(|request| match &grid.options.money {
+                Some(money) => money.vary(number, request),
+                None => request,
+            })
+            .map(|request| match &grid.options.links {
+                Some(links) => links.vary(number, request),
+                None => request,
+            })
     }
 
     /// A user asks a node, other than the present one, to coordinate a request; `only_if_gone`: when the present one is gone
@@ -300,6 +317,7 @@ impl Trial {
                 self.is_over = true;
                 checks::check_books(grid);
                 checks::check_dues(grid);
+                grid.figures.over_links += checks::over_links(grid);
             }
             Some((request, what)) if grid.now().ms() >= deadline => grid.violate("settles", request.as_ref(), what),
             Some(_) => grid.after(LOOK_EVERY_MS, Event::Look),

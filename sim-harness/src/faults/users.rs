@@ -231,6 +231,7 @@ impl Users {
                 figures.of_work += u64::from(matches!(demand.length(), Length::Work(_)));
                 figures.by_deadline += u64::from(user.request.window().deadline.is_some());
                 figures.of_whole_hosts += u64::from(demand.is_exclusive());
+                figures.with_traffic += u64::from(demand.traffic().is_some());
                 figures.of_batches += u64::from(user.batch.is_some());
                 figures.handed_in += u64::from(user.handed_in.is_some());
                 figures.at_few_sites += u64::from(demand.sites_max().is_some());

@@ -11,7 +11,9 @@ use broker::{
     ledger::Books,
     negotiation::{Found, FoundHost},
     protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
+    resources::{ResourceName, amount_of},
     time::{Millis, Now},
+    uplinks::Uplink,
     view::{Received, Schedules, SiteView},
 };
 
@@ -133,10 +135,11 @@ impl Views {
     /// The hosts that could serve a request as far as the node knows, its own among them, and the sites whose schedules it
     /// lacks.
     pub fn find(&self, own: &SiteLedger, wanted: &Demand, exclude: &BTreeSet<SiteId>, now: Now) -> (Found, Vec<usize>) {
-        let (mut found, mut missing) = (Found::default(), Vec::new());
+        let (mut found, mut missing, mut uplinks) = (Found::default(), Vec::new(), Vec::new());
         let needs = wanted.host_needs();
         if !exclude.contains(own.site()) {
             let snapshot = own.snapshot(now);
+            uplinks.extend(own_uplink(own));
             for (host, (_, schedule)) in own.hosts().zip(snapshot.hosts) {
                 found.known_hosts += 1;
                 let (site, host, version) = (snapshot.site.clone(), host.host().clone(), snapshot.version);
@@ -152,6 +155,7 @@ impl Views {
                 continue;
             }
             let fresh = view.fresh_schedules(now.monotonic, MAX_SCHEDULE_AGE);
+            uplinks.extend(view.uplink().map(|uplink| (site.clone(), uplink)));
             if fresh.is_none() {
                 missing.push(*index);
             }
@@ -168,12 +172,20 @@ impl Views {
                 }
             }
         }
+        found.uplinks = uplinks.into_iter().collect();
         (found, missing)
     }
 
     fn view(&mut self, site: usize, advert: &Advert, now: Millis) -> &mut SiteView {
         self.by_site.entry(site).or_insert_with(|| SiteView::new(advert.clone(), now, TIME_TO_LIVE))
     }
+}
+
+/// The uplink of the node's own site, if it has a limit.
+fn own_uplink(own: &SiteLedger) -> Option<(SiteId, Uplink)> {
+    let books = own.uplink()?;
+    let mbps = amount_of(&books.host().capacity, &ResourceName::mbps());
+    Some((own.site().clone(), Uplink::with_schedule(mbps, books.reserved())))
 }
 
 /// The version that a view shows.

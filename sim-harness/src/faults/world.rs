@@ -475,6 +475,7 @@ impl World {
             time_to_live_s: 30,
             contact: None,
             hosts: at.hosts.iter().map(|(host, _)| host.clone()).collect(),
+            uplink: at.uplink,
             addresses: Vec::new(),
             features: Features::own(),
         }

@@ -48,6 +48,8 @@ const HOSTILE_RATE: f64 = 10.0;
 const HOSTILE_DURATION: Duration = Duration::from_secs(20);
 /// Requests a second that a search begins with when not given.
 const FIND_FIRST: f64 = 10.0;
+/// Most Mbit/s of a flag.
+const LINK_MAX: u64 = 1_000_000_000;
 /// How long each rate is held when not given.
 const FIND_DURATION: Duration = Duration::from_secs(10);
 /// Longest duration that a flag asks for.
@@ -163,6 +165,12 @@ pub struct GridArgs {
     /// one node as a batch (kolo batch submit), and compare.
     #[arg(long, conflicts_with_all = ["in_order", "entry_points", "kill", "partition", "hostile", "rate", "duration", "churn", "find_rate"])]
     batch: bool,
+    /// Every second generated request has traffic: so much goes from each host to all others, in Mbit/s.
+    #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u64).range(1..=LINK_MAX), conflicts_with_all = ["requests", "hostile", "batch"])]
+    pub traffic: Option<u64>,
+    /// What the uplink of each site carries, in Mbit/s.
+    #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u64).range(1..=LINK_MAX))]
+    pub uplink: Option<u64>,
     /// What the 99th percentile has to stay below with --find-rate.
     #[arg(long, value_name = "DURATION", value_parser = time, default_value = "250ms", requires = "find_rate")]
     p99: Duration,
@@ -282,6 +290,12 @@ impl GridArgs {
         if let Some(Distance { latency, loss }) = self.distance() {
             let latency = latency.as_millis();
             conditions.push(format!("{latency} ms from node to node, {} % of the segments lost", loss * 100.0));
+        }
+        if let Some(traffic) = self.traffic {
+            conditions.push(format!("every second request with {traffic} Mbit/s from each host"));
+        }
+        if let Some(uplink) = self.uplink {
+            conditions.push(format!("uplinks of {uplink} Mbit/s"));
         }
         if self.churn {
             conditions.push("nodes leave, crash and come back, and new sites join".to_owned());

@@ -49,6 +49,10 @@ pub fn run(args: &GridArgs) -> anyhow::Result<ExitCode> {
     let nodes = (args.nodes, args.newcomers());
     let limit = args.limit.unwrap_or(usize::MAX);
     let workload = Workload::prepare(args.seed, nodes, args.host_source(), args.request_source(), limit)?;
+    let workload = match args.traffic {
+        Some(mbps) => workload.with_traffic(mbps)?,
+        None => workload,
+    };
     let run_dir = make_run_dir()?;
     let result = run_in(run_dir.path(), args, experiment, workload);
     let is_clean = match &result {
@@ -97,6 +101,7 @@ fn run_in(run_dir: &Path, args: &GridArgs, experiment: Experiment, workload: Wor
         grid: format!("kolo-sim-{}-{}", epoch.0, std::process::id()),
         is_closed: args.closed,
         limits_strangers: matches!(experiment, Experiment::Hostile { .. }),
+        uplink_mbps: args.uplink,
     };
     let cluster = Cluster::new(launch, interrupt);
     cluster.start(args.nodes, |started| progress.at(started as u64))?;

@@ -15,7 +15,8 @@ use broker::{
     time::Millis,
 };
 use discovery::{
-    Discovery, DiscoveryConfig, GridId, Identity, Inbound, Multiaddr, Query, ScheduleSource, counters::Counter, start,
+    Discovery, DiscoveryConfig, GridId, Identity, Inbound, Multiaddr, Offer, Query, ScheduleSource, counters::Counter,
+    start,
 };
 
 use super::{Attack, AttackPlan, Tally, run};
@@ -59,7 +60,7 @@ fn offer(node: &Node, name: &str) {
     let id = HostId::new("h1").unwrap();
     let (attributes, speed) = (BTreeMap::new(), broker::host::Speed::REFERENCE);
     let host = Host { id, capacity, attributes, speed, tariff: Default::default() };
-    node.discovery.publish_advert(name.to_owned(), None, vec![host]).unwrap();
+    node.discovery.publish_advert(Offer { name: name.to_owned(), hosts: vec![host], ..Offer::default() }).unwrap();
 }
 
 /// Waits until `holds`; fails with `what` at the deadline.

@@ -118,6 +118,7 @@ impl Words {
             time_to_live_s: u32::try_from(TIME_TO_LIVE.0 / 1000).unwrap_or(u32::MAX),
             contact: None,
             hosts: made_up_host().into_iter().collect(),
+            uplink: None,
             addresses: vec!["/ip4/127.0.0.1/tcp/9".to_owned()],
             features: Features::own(),
         };

@@ -116,6 +116,7 @@ impl Site {
             time_to_live_s: u32::try_from(time_to_live.as_secs()).unwrap_or(u32::MAX),
             contact: None,
             hosts: hosts.iter().map(|(host, _)| host.clone()).collect(),
+            uplink: None,
             addresses: addresses.iter().map(|address| format!("{address}/p2p/{id}")).collect(),
             features: Features::own(),
         };

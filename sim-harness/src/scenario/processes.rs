@@ -92,6 +92,7 @@ pub fn play(
         grid: format!("kolo-sim-{}-{}", epoch.0, std::process::id()),
         is_closed: false,
         limits_strangers: false,
+        uplink_mbps: None,
     };
     let mut processes = Processes {
         network: network.as_ref(),

@@ -21,6 +21,8 @@ struct Case {
     links: Vec<RawLink>,
     raw: RawRequest,
     traffic: Traffic,
+    /// Other seats of the request, which are not planned, and how long they last.
+    kept: Option<(usize, i64)>,
     budget: Option<u64>,
     starts: (i64, i64),
 }
@@ -40,17 +42,18 @@ fn uplinks(raw: &[RawLink]) -> Uplinks {
     raw.iter().enumerate().filter_map(link).collect()
 }
 
-/// How long seats on these hosts last, by the definition.
-fn length_of(case: &Case, speeds: impl Iterator<Item = u32>) -> i64 {
+/// How long seats on these hosts last, by the definition; none when that is longer than the other seats last.
+fn length_of(case: &Case, speeds: impl Iterator<Item = u32>) -> Option<i64> {
     let slowest = i64::from(speeds.min().unwrap());
     let compute = i64::from(case.traffic.compute);
     let parts = case.raw.length * (compute * 1000 + (1000 - compute) * slowest);
-    (parts + 1000 * slowest - 1) / (1000 * slowest)
+    let length = (parts + 1000 * slowest - 1) / (1000 * slowest);
+    case.kept.map_or(Some(length), |(_, lasting)| (length <= lasting).then_some(lasting))
 }
 
 /// Whether the links bear so many seats at each site from `start` until `end`, second by second.
 fn links_bear(case: &Case, sites: &[usize], (start, end): (i64, i64)) -> bool {
-    let seats = sites.len() as u64;
+    let seats = (sites.len() + case.kept.map_or(0, |(seats, _)| seats)) as u64;
     (0..case.links.len()).all(|site| {
         let here = sites.iter().filter(|other| **other == site).count() as u64;
         let Some((mbps, uses)) = &case.links[site] else { return true };
@@ -68,7 +71,7 @@ fn links_bear(case: &Case, sites: &[usize], (start, end): (i64, i64)) -> bool {
 /// The hosts as they serve together at a start; none when they cannot.
 fn serving<'c>(case: &'c Case, grid: &Grid, set: &[usize], start: i64) -> Option<Vec<Serving<'c>>> {
     let raw = &case.raw;
-    let length = length_of(case, set.iter().map(|at| grid.hosts[*at].1.speed.thousandths()));
+    let length = length_of(case, set.iter().map(|at| grid.hosts[*at].1.speed.thousandths()))?;
     let serve = |at: &usize| {
         let (site, host, schedule) = &grid.hosts[*at];
         let free = free_for(raw, start, length, host, schedule)?;
@@ -142,10 +145,21 @@ fn check(case: &Case, seed: u64, limits: &Limits, is_exact: bool) {
     for (kind, best) in KINDS.iter().zip(best(case, &grid)) {
         let document: RequestDocument = serde_json::from_value(document(&case.raw, kind)).unwrap();
         let (traffic, budget) = (Some(case.traffic), case.budget.map(Cost));
-        let request = Request::of_snapshot(RequestDocument { traffic, budget, ..document }).unwrap();
+        let kept = case.kept.map_or(0, |(seats, _)| seats as u32);
+        let hosts = document.hosts + kept;
+        let request = Request::try_from(RequestDocument { hosts, traffic, budget, ..document.clone() }).unwrap();
+        let rest = case.kept.map(|(_, lasting)| {
+            let other = (&BTreeSet::new(), Span(lasting.unsigned_abs()));
+            request.demand().rest(document.hosts, &std::iter::empty(), other)
+        });
+        // No speed is enough.
+        let Some(demand) = rest.as_ref().unwrap_or(&Some(request.demand().clone())).clone() else {
+            assert!(best.is_none(), "{kind}: {best:?}");
+            continue;
+        };
         let (first, last) = case.starts;
-        let job = Job { uplinks: &links, ..Job::of(&request, (Time(first), Time(last))) };
-        match plan_within(&job, &grid.candidates(request.demand()), limits, seed, &mut ()) {
+        let job = Job { demand: &demand, uplinks: &links, ..Job::of(&request, (Time(first), Time(last))) };
+        match plan_within(&job, &grid.candidates(&demand), limits, seed, &mut ()) {
             PlanOutcome::Allocated(plan) => {
                 check_plan(case, &grid, &plan);
                 let cost = cost_of(&grid, &prices, &plan);
@@ -182,6 +196,7 @@ fn case(hosts_max: usize) -> impl Strategy<Value = Case> {
             links,
             raw: RawRequest { seats, is_work: true, ..raw },
             traffic: Traffic { mbps: Amount(mbps), compute },
+            kept: None,
             budget,
             starts: (earliest, earliest + reach),
         },
@@ -203,6 +218,19 @@ proptest! {
     }
 
     #[test]
+    fn what_is_left_of_a_request_goes_with_what_is_kept(
+        case in case(7), kept in 1_usize..5, lasting in 1_i64..60, seed in 0_u64..4,
+    ) {
+        let kept = Some((kept, lasting));
+        // What is reached already is not asked for any more.
+        let total = case.raw.total.map(|total| total.filter(|total| *total > 0));
+        let case = Case { raw: RawRequest { total, ..case.raw.clone() }, ..case };
+        check(&Case { kept, ..case.clone() }, seed, &Limits::of(Effort::Balanced), true);
+        let raw = RawRequest { total: [None; 3], ..case.raw.clone() };
+        check(&Case { raw, kept, ..case }, seed, &Limits::of(Effort::Balanced), true);
+    }
+
+    #[test]
     fn a_search_that_is_cut_claims_no_more_than_it_knows(case in case(7), seed in 0_u64..4) {
         let none = Limits { l1: 0, multiplier_steps: 1, feasibility_nodes: 0, feasibility_nodes_max: 0, feasibility_nodes_in_all: 0, ..Limits::of(Effort::Fast) };
         check(&case, seed, &none, false);
@@ -220,7 +248,7 @@ fn an_answer_names_the_link_that_is_short() {
         let raw = RawRequest { total: [total, None, None], ..raw.clone() };
         let document: RequestDocument = serde_json::from_value(document(&raw, "start")).unwrap();
         let traffic = Some(Traffic { mbps: Amount(60), compute: 1000 });
-        let request = Request::of_snapshot(RequestDocument { traffic, ..document }).unwrap();
+        let request = Request::try_from(RequestDocument { traffic, ..document }).unwrap();
         let job = Job { uplinks: &links, ..Job::of(&request, (Time(0), Time(50))) };
         match plan(&job, &grid.all(), Effort::Balanced, 1, &mut ()) {
             PlanOutcome::Rejected(Rejection { reason, start_proven: true }) => Some((reason.code(), reason.detail())),

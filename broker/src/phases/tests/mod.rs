@@ -18,7 +18,7 @@ use crate::{
     ids::HostId,
     plan::Seat,
     resources::{Amounts, ResourceName, amount_of},
-    time::Window,
+    time::{Span, Window},
 };
 
 const NAMES: [&str; 3] = ["cpu", "memory", "mhz"];

@@ -104,7 +104,7 @@ fn seats_that_are_kept_count_for_the_limit_of_sites_once() {
     let request = request(&raw, "start");
     let kept_sites = BTreeSet::from([grid.sites[1].clone()]);
     let taken = BTreeSet::from([(grid.sites[1].clone(), HostId::new("h1").unwrap())]);
-    let rest = |seats| request.demand().rest(seats, &std::iter::empty::<&Amounts>(), &taken).unwrap();
+    let rest = |seats| request.demand().rest(seats, &std::iter::empty::<&Amounts>(), (&taken, Span(1))).unwrap();
     let plan_of = |demand: &Demand| {
         let job = Job { demand, kept_sites: &kept_sites, ..Job::of(&request, (Time(0), Time(0))) };
         plan(&job, &grid.candidates(demand), Effort::Balanced, 1, &mut ())

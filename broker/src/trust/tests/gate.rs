@@ -13,6 +13,7 @@ use crate::{
     resources::{Amounts, Attributes, ResourceName},
     shapes::ShapeDocument,
     time::{Millis, Span, Time, Window},
+    traffic::Traffic,
     trust::{
         Authorization, Chain, Credential, DailyHours, Denial, Gate, Limits, OwnerPolicy, Permit, RequestStatement,
         Role, Rule, SignedRevocation, Subject, Trust, testing,
@@ -121,6 +122,11 @@ impl Case {
     fn asks_for_work(&mut self) {
         (self.request.duration, self.request.work) = (None, Some(100));
         self.grants[1].window.end = Time(2_700);
+    }
+
+    /// Hosts send to each other.
+    fn talk(&mut self) {
+        self.request.traffic = Some(Traffic { mbps: Amount(1), compute: Traffic::COMPUTE_MAX });
     }
 
     /// One host for 50 s; or what is held, as the second shape.
@@ -298,6 +304,15 @@ const ASKED: &[(Rule, Change)] = &[
         case.asks_for_work();
         case.request.deadline = Some(Time(2_699));
     }),
+    (Rule::Duration, |case| {
+        case.asks_for_work();
+        case.talk();
+    }),
+    (Rule::Duration, |case| {
+        case.asks_for_work();
+        case.talk();
+        case.grants.iter_mut().for_each(|grant| grant.window.end = Time(2_699));
+    }),
     (Rule::SpeedMin, |case| case.request.speed_min = Some(Speed::try_from(501).unwrap())),
     (Rule::SitesMax, |case| case.request.sites_max = Some(1)),
     (Rule::Exclusive, |case| {
@@ -374,6 +389,17 @@ fn at_the_edge_of_every_rule_a_hold_is_admitted() {
         |case| {
             case.asks_for_work();
             case.request.deadline = Some(Time(2_700));
+        },
+        // Both as long as the slower one needs, or as one elsewhere does.
+        |case| {
+            case.asks_for_work();
+            case.talk();
+            case.grants[0].window.end = Time(2_700);
+        },
+        |case| {
+            case.asks_for_work();
+            case.talk();
+            case.grants.iter_mut().for_each(|grant| grant.window.end = Time(2_950));
         },
         Case::asks_for_whole_hosts,
         |case| case.request.sites_max = Some(2),

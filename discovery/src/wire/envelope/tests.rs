@@ -47,6 +47,7 @@ fn advert(site: &SiteId) -> Advert {
         time_to_live_s: 60,
         contact: Some("ssh {user}@{host}".to_owned()),
         hosts: vec![host("h1"), host("h2")],
+        uplink: None,
         addresses: vec!["/ip4/127.0.0.1/tcp/4001".to_owned()],
         features: Features::own(),
     }
@@ -122,7 +123,7 @@ fn an_update_is_held_to_its_own_smaller_size() {
 fn adverts_beyond_the_limits_are_refused() {
     let me = Identity::generate().unwrap();
     let good = advert(me.site_id());
-    let mut bad: Vec<Advert> = vec![good.clone(); 11];
+    let mut bad: Vec<Advert> = vec![good.clone(); 14];
     bad[0].name = "x".repeat(129);
     bad[1].name = "evil\u{1b}[31m".to_owned();
     bad[2].hosts[0].capacity.insert(ResourceName::new("gpu").unwrap(), Amount(u64::MAX));
@@ -134,6 +135,9 @@ fn adverts_beyond_the_limits_are_refused() {
     bad[8].contact = Some("x".repeat(257));
     bad[9].contact = Some("ssh h\u{7}".to_owned());
     bad[10].features = (0..=FEATURES_MAX).map(|number| Feature::try_from(format!("f{number}")).unwrap()).collect();
+    bad[11].hosts[0].id = HostId::uplink();
+    bad[12].uplink = Some(Amount(0));
+    bad[13].uplink = Some(Amount(Amount::MAX.0 + 1));
     for advert in bad {
         let envelope = seal(&me, &grid(), stamp(7), Payload::Advert(advert.clone())).unwrap();
         assert_eq!(open(&envelope, terms(&grid())), Err(Dropped::Invalid), "{}", advert.name);

@@ -180,6 +180,7 @@ fn request_for(before: &RequestView, hosts: &[&ReservedHost], end: Time, seconds
         attributes: before.request.demand().attributes().clone(),
         candidates: Some(hosts.iter().map(|host| host.host.clone()).collect()),
         exclusive: is_exclusive,
+        traffic: before.request.demand().traffic(),
         extends: Some(before.id.clone()),
         effort: before.request.effort(),
         ..RequestDocument::default()

@@ -61,6 +61,7 @@ pub(super) fn look_at(client: &Client, from: Time, span: Span, site: Option<&str
             told_age_s: reported.told_age_s,
             is_withheld: reported.is_withheld,
             hosts: hosts_of.remove(reported.site.as_str()).unwrap_or_default(),
+            uplink_mbps: reported.uplink_mbps,
         })
         .collect();
     sites.sort_by(|a, b| (&a.name, &a.site).cmp(&(&b.name, &b.site)));

@@ -2,7 +2,7 @@
 
 use super::Context;
 use crate::{
-    api::grid::SiteList,
+    api::grid::{SiteList, UplinkView},
     cli::{
         error::CliError,
         exit::Exit,
@@ -10,6 +10,7 @@ use crate::{
     },
     text::{
         time::format_time,
+        traffic::format_rate,
         words::{age_text, or_dash},
     },
 };
@@ -24,13 +25,14 @@ impl Report for SiteList {
     fn text(&self, look: &Look) -> String {
         let mut text = columns(
             look,
-            ["SITE", "NAME", "HOSTS", "SCHEDULE", "AGE", "ADVERT AGE", "EXPIRES IN", "ADDRESS"],
+            ["SITE", "NAME", "HOSTS", "UPLINK", "SCHEDULE", "AGE", "ADVERT AGE", "EXPIRES IN", "ADDRESS"],
             self.sites.iter().map(|site| {
                 let name = if site.this_node { format!("{} (this node)", site.name) } else { site.name.clone() };
                 [
                     site.site.to_string(),
                     name,
                     site.hosts.to_string(),
+                    or_dash(site.uplink.as_ref().map(uplink_text).unwrap_or_default()),
                     site.schedule.as_str().to_owned(),
                     age_text(site.schedule_age_s),
                     age_text(Some(site.advert_age_s)),
@@ -56,6 +58,12 @@ impl Report for SiteList {
     }
 }
 
+/// What a link carries, and what of it is free now.
+fn uplink_text(uplink: &UplinkView) -> String {
+    let free = uplink.free_now_mbps.map_or_else(|| "unknown".to_owned(), format_rate);
+    format!("{}, {free} free", format_rate(uplink.mbps))
+}
+
 #[cfg(test)]
 mod tests {
     use broker::{ids::SiteId, time::Time};
@@ -71,11 +79,14 @@ mod tests {
         let list: SiteList = serde_json::from_str(
             r#"{"sites":[{"site":"12D3","name":"al\u001bpha","this_node":true,"hosts":4,"advert_age_s":0,
             "expires_in_s":600,"schedule":"current","ledger_version":null,"schedule_age_s":null,
-            "addresses":["/ip4/127.0.0.1/tcp/1"]}],"bans":[],"next":null}"#,
+            "addresses":["/ip4/127.0.0.1/tcp/1"]},{"site":"12D4","name":"beta","this_node":false,"hosts":1,"advert_age_s":0,
+            "expires_in_s":600,"schedule":"current","ledger_version":null,"schedule_age_s":null,"addresses":[],
+            "uplink":{"mbps":1000,"free_now_mbps":700}}],"bans":[],"next":null}"#,
         )
         .unwrap();
-        let expected = "SITE  NAME                     HOSTS  SCHEDULE  AGE  ADVERT AGE  EXPIRES IN  ADDRESS\n\
-             12D3  al\\u{1b}pha (this node)  4      current   -    0s          10m         /ip4/127.0.0.1/tcp/1\n";
+        let expected = "SITE  NAME                     HOSTS  UPLINK                 SCHEDULE  AGE  ADVERT AGE  EXPIRES IN  ADDRESS\n\
+             12D3  al\\u{1b}pha (this node)  4      -                      current   -    0s          10m         /ip4/127.0.0.1/tcp/1\n\
+             12D4  beta                     1      1Gbit/s, 700Mbit/s free  current   -    0s          10m         -\n";
         assert_eq!(printed(&list, OutputFormat::Table), expected);
         let ban = BanView { site: SiteId::new("12E").unwrap(), why: "lies".to_owned(), until: Time(86_400), times: 2 };
         let with_ban = printed(&SiteList { bans: vec![ban], ..list }, OutputFormat::Table);

@@ -4,6 +4,9 @@
 /** Heights in CSS pixels. */
 export const SITE_HEIGHT = 24;
 
+/** What stands for a site's uplink among its hosts. */
+const UPLINK = "uplink";
+
 /** Whether a host has an attribute as `key=value`; a key alone asks for any value, and nothing for any host. */
 function hasAttribute(host, wanted) {
   if (!wanted) return true;
@@ -44,7 +47,8 @@ export function barsByHost(bookings, user) {
   const byHost = new Map();
   for (const booking of bookings) {
     if (!contains(booking.user, user)) continue;
-    for (const part of booking.hosts) {
+    const load = booking.uplink_mbps ? [{ host: UPLINK, end: booking.end, amounts: { mbps: booking.uplink_mbps } }] : [];
+    for (const part of [...booking.hosts, ...load]) {
       const key = `${booking.site} ${part.host}`;
       let bars = byHost.get(key);
       if (!bars) byHost.set(key, (bars = []));
@@ -76,12 +80,14 @@ function joined(bars) {
   });
 }
 
-/** The rows for some hosts, sites and reservations: a heading for each site, then its hosts. */
+/** The rows for some hosts, sites and reservations: a heading for each site, then its hosts, and its uplink if that has a limit. */
 export function rowsOf({ hosts, sites, bookings }, filter, hostHeight) {
   const states = new Map(sites.map((site) => [site.site, site]));
+  const uplinks = sites.filter((site) => site.uplink_mbps)
+    .map((site) => ({ site: site.site, site_name: site.name, host: UPLINK, attributes: {}, isUplink: true }));
   const byHost = barsByHost(bookings, filter.user);
   const bySite = new Map();
-  for (const host of hosts) {
+  for (const host of [...hosts, ...uplinks]) {
     const wanted = filter.site === host.site || contains(host.site_name, filter.site);
     if (!wanted || !hasAttribute(host, filter.attribute)) continue;
     const bars = byHost.get(`${host.site} ${host.host}`);
@@ -95,15 +101,16 @@ export function rowsOf({ hosts, sites, bookings }, filter, hostHeight) {
   let top = 0;
   for (const [site, { name, hosts: ofSite }] of order) {
     const state = states.get(site) ?? { schedule: "unknown", told_age_s: null };
-    rows.push({ kind: "site", site, name, count: ofSite.length, state, top, height: SITE_HEIGHT });
+    rows.push({ kind: "site", site, name, count: ofSite.filter(({ host }) => !host.isUplink).length, state, top, height: SITE_HEIGHT });
     top += SITE_HEIGHT;
-    ofSite.sort((a, b) => a.host.host.localeCompare(b.host.host, undefined, { numeric: true }));
+    const isUplink = ({ host }) => Number(Boolean(host.isUplink));
+    ofSite.sort((a, b) => isUplink(a) - isUplink(b) || a.host.host.localeCompare(b.host.host, undefined, { numeric: true }));
     for (const { host, lanes } of ofSite) {
       rows.push({ kind: "host", site, host, lanes, state, top, height: hostHeight });
       top += hostHeight;
     }
   }
-  return { rows, height: top, hosts: rows.filter((row) => row.kind === "host").length };
+  return { rows, height: top, hosts: rows.filter((row) => row.kind === "host" && !row.host.isUplink).length };
 }
 
 /** The row at a place on the y axis; -1 beside all. */

@@ -44,7 +44,7 @@ function parts(status, sites, usage, promised, hosts) {
     el("h2", {}, "Health"),
     el("p", { className: stale + unknown === 0 ? "good" : "warn" }, health),
     el("h2", {}, "Sites"),
-    table("Sites", ["Site", number("Hosts"), "Schedule", "Heard", "Advert", "Address"], sites.map(siteRow)),
+    table("Sites", ["Site", number("Hosts"), "Uplink", "Schedule", "Heard", "Advert", "Address"], sites.map(siteRow)),
     ...pricesOf(hosts),
     el("h2", {}, "Who uses this site's hosts"),
     promised.length === 0 ? el("p", { className: "soft" }, "Nobody has any of them.") :
@@ -93,12 +93,17 @@ function clockNotice({ ahead_ms, sites }) {
     "reservations begin and end at the wrong time here. See whether it is synchronised.");
 }
 
+/** What a link carries, and what of it is free now. */
+const uplinkText = (uplink) =>
+  uplink ? `${number(uplink.mbps)} Mbit/s, ${uplink.free_now_mbps === null ? "unknown" : number(uplink.free_now_mbps)} free` : "";
+
 function siteRow(site) {
   const kind = { current: "good", stale: "warn", unknown: "bad" }[site.schedule];
   return [
     el("span", {}, el("a", { href: `#/gantt/${encodeURIComponent(site.site)}` }, site.name || site.site),
       site.this_node ? el("span", { className: "soft" }, " (this node)") : ""),
     number(site.hosts),
+    uplinkText(site.uplink),
     el("span", { className: `badge ${kind}` }, site.schedule),
     age(site.schedule_age_s),
     age(site.advert_age_s),

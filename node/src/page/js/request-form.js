@@ -65,6 +65,8 @@ export function requestForm({ action, more = [], onready, hosts = "2" }) {
       choice("objective", "Smallest"),
       field("budget", "Cost in credits, at most (such as 12.50)"),
       field("speed_min", "Speed of each host, at least (such as 1.5)"),
+      field("traffic.mbps", "Each host sends to all others (such as 100Mbit/s)"),
+      field("traffic.compute", "With that, part of the work that computes (such as 0.7)"),
       field("sites_max", "Sites, at most", { type: "number", min: 1 }),
       choice("effort", "Effort of planning"),
       field("id", "Label"),
@@ -95,7 +97,7 @@ function textsOf(fields) {
     if (input.type === "checkbox") {
       if (input.checked) texts[key] = true;
     } else if (value === "") continue;
-    else if (dot > 0) texts[key.slice(0, dot)][key.slice(dot + 1)] = value;
+    else if (dot > 0) (texts[key.slice(0, dot)] ??= {})[key.slice(dot + 1)] = value;
     else if (input.type === "number") texts[key] = Number(value);
     else if (input.type === "datetime-local") texts[key] = new Date(value).toISOString();
     else if (key === "attributes") texts.attributes = attributesOf(value);

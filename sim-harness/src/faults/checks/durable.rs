@@ -88,10 +88,16 @@ fn check_shape(grid: &Grid, user: &UserRequest, plan: &Plan) -> Result<(), Strin
         let host = hosts.into_iter().flatten().find(|(host, _)| host.id == *seat.host());
         let length = host.map(|(host, _)| demand.length_on(host));
         let is_late = user.request.window().deadline.is_some_and(|deadline| window.end > deadline);
-        if window.start != plan.start || Some(window.duration()) != length || is_late {
+        // With traffic the slowest of all decides.
+        let is_as_long = match demand.traffic() {
+            None => Some(window.duration()) == length,
+            Some(_) => length.is_some_and(|own| window.duration() >= own) && window.end == plan.end(),
+        };
+        if window.start != plan.start || !is_as_long || is_late {
             return Err(format!("seat {number} on {} is from {} to {}", seat.host(), window.start.0, window.end.0));
         }
     }
+    super::links::check_plan(grid, demand, plan)?;
     for (name, minimum) in demand.per_host() {
         if let Some(seat) = plan.seats.iter().find(|seat| amount_of(&seat.amounts, name) < *minimum) {
             return Err(format!("seat {} gives less than the minimum of {}", seat.number, name.as_str()));

@@ -17,7 +17,7 @@ use broker::{
 
 use super::{
     super::{grid::Grid, names, users::Report},
-    capacity,
+    capacity, links,
 };
 use crate::engine::{Moment, SiteLedger};
 
@@ -41,7 +41,8 @@ pub fn check_dropped(grid: &mut Grid, node: usize) {
         let reservation = &grid.nodes[node].disk.reservations[attempt];
         for grant in reservation.grants.iter().filter(|grant| grant.seat == *seat) {
             let (hosts, ledger) = (&grid.nodes[node].hosts, &running.machines.ledger);
-            let fits = !capacity::has_no_room(hosts, ledger, grant, &attempt.request, now);
+            let fits = !capacity::has_no_room(hosts, ledger, grant, &attempt.request, now)
+                && !links::may_lack_room(grid, ledger, reservation, now);
             let has_begun = reservation.window.start <= now.utc;
             if fits || has_begun {
                 wrong = Some((attempt.request.clone(), format!("s{node} has dropped seat {seat} of {attempt:?}")));

@@ -6,6 +6,7 @@
 mod capacity;
 mod covered;
 mod durable;
+mod links;
 mod lost;
 mod money;
 mod receipts;
@@ -18,6 +19,7 @@ use broker::{ids::RequestId, ledger::Booking, protocol::AttemptId, time::Time};
 
 pub use self::{
     durable::check_reported,
+    links::over_links,
     lost::{check_dropped, check_news},
     money::check_dues,
     repeat::{booked, check_repeat},
@@ -36,6 +38,11 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
     if let Err(found) = capacity::check_ledger(&grid.nodes[node], &running.machines.ledger, now) {
         let (request, what) = *found;
         grid.violate("never over-committed", Some(&request), format!("s{node}: {what}"));
+        return;
+    }
+    if let Err(found) = links::check_ledger(grid, node, &running.machines.ledger, now) {
+        let (request, what) = *found;
+        grid.violate("the uplink is booked as its bookings say", Some(&request), format!("s{node}: {what}"));
         return;
     }
     if let Err(what) = running.machines.ledger.sanity_check() {

@@ -19,7 +19,7 @@ use broker::{
     time::{Span, Window},
 };
 
-use super::super::grid::Grid;
+use super::{super::grid::Grid, links};
 
 /// More hosts to choose from are not looked at.
 const HOSTS_MAX: usize = 16;
@@ -53,8 +53,16 @@ pub fn could_be_repaired(grid: &Grid, id: &RequestId, request: &Request, reserva
     }
     let free = free_hosts(grid, id, (request, demand, reservation), &least);
     let sites: BTreeSet<&SiteId> = kept().map(|seat| &seat.site).collect();
-    let sites_max = demand.sites_max().unwrap_or(usize::MAX);
-    free.len() <= HOSTS_MAX && choose(&free, missing, &rest, &sites, sites_max)
+    let bears = |new: &[&SiteId]| links::bear(grid, demand, &reservation.plan, new);
+    let limits = Limits { sites_max: demand.sites_max().unwrap_or(usize::MAX), bears: &bears };
+    free.len() <= HOSTS_MAX && choose(&free, missing, &rest, (&sites, &[]), &limits)
+}
+
+/// What the sites of hosts together must keep to.
+struct Limits<'a> {
+    sites_max: usize,
+    /// Whether the links bear new hosts at these sites.
+    bears: &'a dyn Fn(&[&SiteId]) -> bool,
 }
 
 /// What each host has free for as long as it needs, of those that are neither part of the reservation nor lost, have `least`, and
@@ -76,9 +84,11 @@ fn free_hosts(
         for books in running.machines.ledger.hosts() {
             let host = books.host();
             let here = |seat: &Seat| seat.site == node.site && *seat.host() == host.id;
-            let window = Window::starting(reservation.plan.start, demand.length_on(host));
+            let own = Window::starting(reservation.plan.start, demand.length_on(host));
+            // With traffic all end together.
+            let window = if demand.traffic().is_some() { reservation.plan.window() } else { own };
             let is_late = request.window().deadline.is_some_and(|deadline| window.end > deadline);
-            if is_late || reservation.plan.seats.iter().any(here) {
+            if own.end > window.end || is_late || reservation.plan.seats.iter().any(here) {
                 continue;
             }
             let left = |(name, capacity): (&ResourceName, &Amount)| {
@@ -94,16 +104,24 @@ fn free_hosts(
     free
 }
 
-/// Whether some `count` of these together have `rest`, and lie with `sites` at no more than `sites_max`.
-fn choose(free: &[Free], count: usize, rest: &Amounts, sites: &BTreeSet<&SiteId>, sites_max: usize) -> bool {
+/// Whether some `count` of these, beside those that are chosen, together have `rest`, and lie with `sites` where the limits allow it.
+fn choose(
+    free: &[Free],
+    count: usize,
+    rest: &Amounts,
+    (sites, chosen): (&BTreeSet<&SiteId>, &[&SiteId]),
+    limits: &Limits<'_>,
+) -> bool {
     if count == 0 {
-        return sites.len() <= sites_max && rest.values().all(|amount| *amount == Amount::ZERO);
+        let is_whole = rest.values().all(|amount| *amount == Amount::ZERO);
+        return is_whole && sites.len() <= limits.sites_max && (limits.bears)(chosen);
     }
     (0..free.len()).any(|index| {
         let Free { site, amounts } = &free[index];
         let left = rest.iter().map(|(name, amount)| (name.clone(), amount.saturating_sub(amount_of(amounts, name))));
         let mut sites = sites.clone();
         sites.insert(site);
-        choose(&free[index + 1..], count - 1, &left.collect(), &sites, sites_max)
+        let chosen: Vec<&SiteId> = chosen.iter().copied().chain([site]).collect();
+        choose(&free[index + 1..], count - 1, &left.collect(), (&sites, &chosen), limits)
     })
 }

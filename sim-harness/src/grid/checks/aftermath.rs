@@ -11,7 +11,10 @@ use std::{
 use broker::request::Request;
 use serde::Serialize;
 
-use super::invariants::{self, Breach, Reported, Violation};
+use super::{
+    invariants::{self, Breach, Reported, Violation},
+    links,
+};
 use crate::grid::load::answer::{Answer, Fate};
 use crate::grid::nodes::{
     cluster::{Cluster, Node},
@@ -167,7 +170,9 @@ pub fn check_ledgers(cluster: &Cluster, answers: &[Answer]) -> anyhow::Result<Ve
     loop {
         let ledgers = cluster.at_each(read, &cluster.nodes(), |node| Ok(node.client().ledger()?))?;
         let now = i64::try_from(seconds_since_epoch()).unwrap_or(i64::MAX);
-        let violations = invariants::check(&ledgers, &cluster.sites(), &reported, now);
+        let mut violations = invariants::check(&ledgers, &cluster.sites(), &reported, now);
+        violations
+            .extend(cluster.launch.uplink_mbps.into_iter().flat_map(|mbps| links::check(&ledgers, &reported, mbps)));
         if begun.elapsed() >= SETTLE_LIMIT || !violations.iter().any(Violation::is_left) {
             return Ok(violations);
         }

@@ -14,7 +14,9 @@ use broker::{
     time::{Span, Time},
 };
 
-use crate::grid::nodes::wire::{Booking, BookingState, Grant, Ledger, LedgerHost, RequestView, Reservation, Steps};
+use crate::grid::nodes::wire::{
+    Booking, BookingState, Grant, Ledger, LedgerHost, RequestView, Reservation, ReservedHost, Steps,
+};
 
 /// What must never be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +49,7 @@ pub struct Violation {
 }
 
 impl Violation {
-    fn new(breach: Breach, request: Option<&str>, text: String) -> Violation {
+    pub fn new(breach: Breach, request: Option<&str>, text: String) -> Violation {
         Violation { breach, request: request.map(str::to_owned), text }
     }
 
@@ -240,13 +242,20 @@ fn differences(ledgers: &[Ledger], request: &Request, reservation: &Reservation)
             found.push((format!("{resource} {needed} in sum"), format!("{sum}")));
         }
     }
+    // Hosts that talk to each other last as long as the slowest of them.
+    let speed_of = |seat: &ReservedHost| {
+        let ledger = ledgers.iter().find(|ledger| ledger.site == seat.site)?;
+        ledger.hosts.iter().find(|host| host.id == seat.host).map(|host| host.speed)
+    };
+    let talks = request.demand().traffic().is_some();
+    let slowest = reservation.hosts.iter().filter(|_| talks).filter_map(speed_of).min();
     for seat in &reservation.hosts {
         let ledger = ledgers.iter().find(|ledger| ledger.site == seat.site);
         let Some(host) = ledger.and_then(|ledger| ledger.hosts.iter().find(|host| host.id == seat.host)) else {
             continue;
         };
         let name = format!("{}/{}", seat.site, seat.host);
-        let end = Time(reservation.start) + request.demand().length().at_speed(host.speed);
+        let end = Time(reservation.start) + request.demand().length_at(slowest.unwrap_or(host.speed));
         let is_late = request.window().deadline.is_some_and(|deadline| end > deadline);
         if end.0 != seat.end || is_late {
             found.push((format!("{name} until {}", end.0), format!("until {}", seat.end)));

@@ -2,3 +2,4 @@
 
 pub mod aftermath;
 pub mod invariants;
+mod links;

@@ -10,9 +10,11 @@ use std::{
 
 use anyhow::{Context, bail};
 use broker::{
+    amount::Amount,
     ids::{RequestId, SiteId},
-    request::Request,
+    request::{Request, RequestDocument},
     snapshot::{GridSnapshot, SnapshotHost},
+    traffic::Traffic,
 };
 
 use crate::{
@@ -89,6 +91,17 @@ impl Workload {
                 .map(|hosts| GridSnapshot { hosts: hosts.to_vec(), ..GridSnapshot::default() }),
         );
         Ok(Workload { nodes, requests })
+    }
+
+    /// The same with traffic in every second request, from the first on; these then ask for work, at reference speed.
+    pub fn with_traffic(mut self, mbps: u64) -> anyhow::Result<Workload> {
+        for request in self.requests.iter_mut().step_by(2) {
+            let mut asked = RequestDocument::from(request.clone());
+            asked.work = asked.work.or(asked.duration.take());
+            asked.traffic = Some(Traffic { mbps: Amount(mbps), compute: Traffic::COMPUTE_MAX });
+            *request = Request::try_from(asked).context(BadUsage::new("--traffic"))?;
+        }
+        Ok(self)
     }
 
     /// Hosts of the first `nodes` nodes.

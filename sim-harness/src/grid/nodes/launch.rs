@@ -92,6 +92,8 @@ pub struct Launch {
     pub is_closed: bool,
     /// Whether the owners leave the limits of an open grid as they are; else anybody may have all of every site.
     pub limits_strangers: bool,
+    /// What each site's uplink carries, in Mbit/s; none without a limit.
+    pub uplink_mbps: Option<u64>,
 }
 
 impl Launch {
@@ -118,6 +120,9 @@ impl Launch {
         });
         if !self.limits_strangers {
             config["policy"] = json!({"site_share": "100%", "max_duration": "366d", "max_reach": "366d"});
+        }
+        if let Some(mbps) = self.uplink_mbps {
+            config["uplink"] = json!(format!("{mbps}Mbit/s"));
         }
         // A node that has joined a closed grid has it in the data directory.
         if !self.is_closed {
@@ -225,6 +230,7 @@ mod tests {
             grid: "g".to_owned(),
             is_closed: false,
             limits_strangers: false,
+            uplink_mbps: None,
         };
         let bootstrap = ["/ip4/127.0.0.1/tcp/4001/p2p/x\"y".to_owned()];
         let path = launch.configure(0, &bootstrap).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! Invariant: every submitted request is counted once, as reserved, rejected or failed.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde::Serialize;
 
@@ -69,6 +69,9 @@ pub struct Figures {
     /// Loads at given rates, in the order in which they were run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<LoadFigures>,
+    /// Where some requests have traffic: these, and the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links: Option<LinkFigures>,
     /// Where the same requests were sent by themselves and as a batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchFigures>,
@@ -90,6 +93,34 @@ pub struct Figures {
     /// What attackers did to the grid, phase by phase; the first one is without them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hostile: Vec<PhaseFigures>,
+}
+
+/// Requests with traffic beside those without.
+#[derive(Debug, Default, Serialize)]
+pub struct LinkFigures {
+    pub with_traffic: Counts,
+    pub without: Counts,
+    /// Of those with traffic, over more than one site.
+    pub over_links: usize,
+    /// The median latency with traffic as a multiple of that without.
+    pub p50_ratio: Option<f64>,
+}
+
+impl LinkFigures {
+    /// None when no request has traffic.
+    fn of(answers: &[Answer]) -> Option<LinkFigures> {
+        let (with, without): (Vec<&Answer>, Vec<&Answer>) =
+            answers.iter().partition(|answer| answer.request.demand().traffic().is_some());
+        let sites = |answer: &&&Answer| {
+            let hosts = answer.reservation().into_iter().flat_map(|reservation| &reservation.hosts);
+            hosts.map(|host| &host.site).collect::<BTreeSet<_>>().len()
+        };
+        let over_links = with.iter().filter(|answer| sites(answer) > 1).count();
+        let (with_traffic, without) = (Counts::of(with), Counts::of(without));
+        let p50 = |counts: &Counts| counts.latency_ms.map(|latency| latency.p50);
+        let p50_ratio = p50(&with_traffic).zip(p50(&without)).map(|(with, without)| with / without);
+        (with_traffic.requests > 0).then_some(LinkFigures { with_traffic, without, over_links, p50_ratio })
+    }
 }
 
 impl Figures {
@@ -119,6 +150,7 @@ impl Findings {
             }
         }
         self.figures.counts = Counts::of(&self.answers);
+        self.figures.links = LinkFigures::of(&self.answers);
         self.figures.gossip_ms = times_ms(self.spreads.iter().copied());
         self.figures.violations = self.violations.len();
         self.figures.failed_checks = self.failed_checks.len();

@@ -200,6 +200,10 @@ pub fn table(figures: &Figures) -> Table {
         ("resident memory a node, MiB", figures.memory_mib),
         ("without shared pages counted twice, MiB", figures.memory_proportional_mib),
     ];
+    if let Some(links) = &figures.links {
+        rows.push(("with traffic, ms", links.with_traffic.latency_ms));
+        rows.push(("without traffic, ms", links.without.latency_ms));
+    }
     if let Some(crashes) = &figures.crashes_caused {
         rows.extend([
             ("new process to answering, ms", crashes.recovery_ms.start),

@@ -87,6 +87,7 @@ fn check_opened(grid: &GridId, opened: Opened) {
                 time_to_live_s: 60,
                 contact: None,
                 hosts: Vec::new(),
+                uplink: None,
                 addresses: Vec::new(),
                 features: Features::own(),
             };

@@ -87,6 +87,7 @@ fn booking(plan: &Plan) -> Booking {
         is_substituted: false,
         confirmed: None,
         lost: Vec::new(),
+        talk: None,
     }
 }
 

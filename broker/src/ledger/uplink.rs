@@ -1,0 +1,84 @@
+//! The site's uplink: a unit of its books beside the hosts, on which seats that talk to others elsewhere are booked.
+//!
+//! The site reckons itself what a booking puts on it, from the signed request and the number of the request's seats in the booking, and
+//! for the whole of the booking's window. Rule: each booking counts for itself, with [`Talk::load`] of its own seats out of all N of the request.
+//! That load rises ever more slowly with the seats, so what bookings of one request (a reservation and what replaces a part of it)
+//! count together is never below the load of all their seats, and it does not depend on the order in which they come and go. It may be
+//! more: of a request that is wholly here in two bookings, each counts as if the other was elsewhere.
+//!
+//! Invariant: who asks for seats names no load, and a hold never names the unit itself; the owner's own work may.
+
+use std::borrow::Cow;
+
+use super::{Booking, Books, Ledger};
+use crate::{
+    amount::Amount,
+    ids::{HostId, SeatNumber},
+    plan::Place,
+    protocol::Grant,
+    tariff::Agreement,
+    time::Window,
+    traffic::Talk,
+    trust::Permit,
+    uplinks::amounts_of,
+};
+
+/// The traffic of what the user has signed.
+pub(super) fn talk_of(permit: &Permit) -> Option<Talk> {
+    let demand = permit.statement.request.demand();
+    // A request has at most 10,000 seats.
+    demand.traffic().map(|traffic| Talk { traffic, seats: demand.seats() as u32 })
+}
+
+/// No seat has this number.
+const NO_SEAT: SeatNumber = SeatNumber(u32::MAX);
+
+impl<B: Books> Ledger<B> {
+    /// The books of the uplink; none when it has no limit.
+    #[must_use]
+    pub fn uplink(&self) -> Option<&B> {
+        self.uplink.as_ref()
+    }
+
+    /// The books of a host, or of the uplink.
+    pub(super) fn unit(&self, id: &HostId) -> Option<&B> {
+        if id.is_uplink() { self.uplink.as_ref() } else { self.hosts.get(id) }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn unit_mut(&mut self, id: &HostId) -> Option<&mut B> {
+        if id.is_uplink() { self.uplink.as_mut() } else { self.hosts.get_mut(id) }
+    }
+
+    /// All books.
+    pub(super) fn units(&self) -> impl Iterator<Item = &B> {
+        self.hosts.values().chain(&self.uplink)
+    }
+
+    /// What so many seats of a request take of the uplink; none when they send nothing over it, or it has no limit.
+    pub(super) fn load_of(&self, talk: Option<Talk>, seats: usize, window: Window) -> Option<Grant> {
+        let load = talk.filter(|_| self.uplink.is_some())?.load(seats);
+        // More than any link has.
+        let load = load.min(Amount::MAX);
+        let grant = || Grant {
+            seat: NO_SEAT,
+            place: Place::Host(HostId::uplink()),
+            window,
+            amounts: amounts_of(load),
+            agreed: Agreement::default(),
+        };
+        (load > Amount::ZERO).then(grant)
+    }
+
+    /// All that a booking takes: its seats, and its load of the uplink.
+    pub(super) fn taken_by<'b>(&self, booking: &'b Booking) -> Cow<'b, [Grant]> {
+        match self.load_of(booking.talk, booking.grants.len(), booking.window) {
+            None => Cow::Borrowed(&booking.grants),
+            Some(load) => booking.grants.iter().cloned().chain([load]).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "uplink_tests.rs"]
+mod tests;

@@ -1,0 +1,46 @@
+//! Requests with traffic over real nodes: no uplink carries more than it can, and a no names the one that is short.
+
+use end_to_end::{Node, grid_figures, hosts};
+
+#[test]
+fn what_an_uplink_does_not_carry_is_refused_by_its_name_until_it_is_free_again() {
+    let uplink = ["--uplink", "100Mbit/s"];
+    let first = Node::start("alpha", &hosts("a", 2), &uplink);
+    let second = Node::joining("beta", &hosts("b", 2), &first, &uplink);
+    [&first, &second].iter().for_each(|node| node.wait_until_it_knows(4));
+    let asked = |rate| {
+        let size = ["submit", "-N", "3", "--work", "1h", "--per-host", "cpu=1", "--latest", "+10min"];
+        [&size[..], &["--traffic", rate, "--compute", "0.7"]].concat()
+    };
+    // Two of three hosts at one site, the third at the other: 60 Mbit/s on both links.
+    let talking = first.kolo_json(&asked("60Mbit/s"), 0);
+    assert_eq!(talking["reservation"]["hosts"].as_array().map(Vec::len), Some(3), "{talking}");
+    let id = talking["id"].as_str().unwrap();
+    second.wait_until("the links to be known as used", "/v1/usage?points=1", |_| {
+        second.kolo(&[&["plan"], &asked("60Mbit/s")[1..]].concat()).code == Some(2)
+    });
+    let refused = second.kolo(&asked("60Mbit/s"));
+    assert!(refused.code == Some(2) && refused.err.contains("has 40 Mbit/s free"), "{refused:?}");
+    let why = second.kolo(&["explain", "last"]).out;
+    assert!(why.contains("uplink") && why.contains("60 Mbit/s"), "{why}");
+
+    let slower = second.kolo_json(&asked("40Mbit/s"), 0);
+    let longer = first.kolo_json(&["extend", id, "--by", "1h"], 0);
+    assert_eq!(longer["added"][0]["request"]["traffic"]["mbps"], 60, "{longer}");
+    let _ = second.kolo_json(&["cancel", slower["id"].as_str().unwrap()], 0);
+    let _ = first.kolo_json(&["cancel", id], 0);
+    let fast = second.wait_until("the links to be known as free", "/v1/usage?points=1", |_| {
+        second.kolo(&[&["plan"], &asked("100Mbit/s")[1..]].concat()).code == Some(0)
+    });
+    assert!(fast.is_object());
+    assert_eq!(second.kolo(&asked("100Mbit/s")).code, Some(0));
+}
+
+#[test]
+fn many_users_at_once_overload_neither_hosts_nor_links() {
+    let size = ["--nodes", "5", "--hosts", "20", "--count", "40", "--entry-points", "5", "--hosts-per-request", "4"];
+    let figures = grid_figures(&[&size[..], &["--free", "--traffic", "30", "--uplink", "100", "--seed", "3"]].concat());
+    let links = &figures["links"];
+    assert!(links["over_links"].as_u64() >= Some(3), "{figures}");
+    assert_eq!((&links["with_traffic"]["requests"], &links["with_traffic"]["failed"]), (&20.into(), &0.into()));
+}
