@@ -65,6 +65,20 @@ fn small_and_middle_cases_are_solved_to_the_proof() {
 }
 
 #[test]
+fn slots_of_time_cost_makespan() {
+    let cases = cases("slots_of_time_cost_makespan", "small");
+    let ratio = |case: &PathBuf| {
+        let (batch, best) = judged(case, "oas:slots");
+        assert!(batch.makespan >= best, "{}", case.display());
+        batch.makespan as f64 / best as f64
+    };
+    let ratios: Vec<f64> = cases.iter().map(ratio).collect();
+    let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
+    assert!(mean < 1.5, "{mean}");
+    eprintln!("mean of oas:slots: {mean:.3}");
+}
+
+#[test]
 fn the_fast_policies_place_everything() {
     for set in ["small", "middle", "medium"] {
         for policy in ["mesd", "mesd:literal", "pas", "cbs", "jpr"] {

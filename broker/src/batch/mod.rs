@@ -27,7 +27,7 @@ pub use self::{
     objective::BatchObjective,
     order::Order,
     policies::{POLICIES, PolicyError, live_policy_named, policy_named},
-    policy::{BatchError, Options, Policy},
+    policy::{BatchError, Given, Options, Policy},
     run::Run,
 };
 use crate::{

@@ -13,6 +13,11 @@ pub trait Policy {
         None
     }
 
+    /// The options, by their names in the format, that are nothing to it.
+    fn ignores(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Whether it can treat these requests.
     ///
     /// # Errors
@@ -48,6 +53,46 @@ impl Default for Options {
     }
 }
 
+/// What is said beside the policy; the rest is as [`Options::default`] has it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Given {
+    /// Whose turn it is first.
+    pub order: Option<Order>,
+    /// What is best for the batch.
+    pub objective: Option<BatchObjective>,
+    /// See [`Options::budget`].
+    pub budget: Option<u64>,
+    /// See [`Options::alternatives`].
+    pub alternatives: Option<usize>,
+    /// See [`Options::overlap`].
+    pub overlap: bool,
+}
+
+impl Given {
+    /// The options for a policy.
+    ///
+    /// # Errors
+    /// [`BatchError::Ignored`] names what is nothing to the policy.
+    pub fn options(self, policy: &dyn Policy) -> Result<Options, BatchError> {
+        let own = policy.objective();
+        let is_other = self.objective.is_some_and(|asked| own.is_some_and(|own| own != asked));
+        let said =
+            [("order", self.order.is_some()), ("alternatives", self.alternatives.is_some()), ("overlap", self.overlap)];
+        let ignored = said.into_iter().filter(|(name, is_said)| *is_said && policy.ignores().contains(name));
+        if let Some(option) = ignored.map(|(name, _)| name).chain(is_other.then_some("objective")).next() {
+            return Err(BatchError::Ignored { policy: policy.name(), option });
+        }
+        let default = Options::default();
+        Ok(Options {
+            order: self.order.unwrap_or(default.order),
+            objective: self.objective.unwrap_or(default.objective),
+            budget: self.budget,
+            alternatives: self.alternatives.unwrap_or(default.alternatives),
+            overlap: self.overlap,
+        })
+    }
+}
+
 /// Why a batch cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
@@ -59,6 +104,14 @@ pub enum BatchError {
     TooMany {
         /// How many there are.
         count: usize,
+    },
+    /// Something is asked for that the policy does not look at.
+    #[error("the policy {policy} does not look at {option}; leave that out")]
+    Ignored {
+        /// The policy.
+        policy: String,
+        /// The option, by its name in the format.
+        option: &'static str,
     },
     /// The policy cannot treat something.
     #[error("{policy}: {what}")]

@@ -60,6 +60,11 @@ struct Set {
 }
 
 impl<'p, 'a> Search<'p, 'a> {
+    /// Nodes that are left for searches of other lengths.
+    pub fn nodes_left(&self) -> u64 {
+        self.steps_left / STEPS_IN_NODE
+    }
+
     /// Looks at all starts of the window, as far as they may be better; by cost, than what costs more than `cost_most`.
     pub fn run(
         problem: &'p Problem<'a>,

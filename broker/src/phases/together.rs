@@ -120,6 +120,7 @@ impl Run<'_> {
                 let cost_most = self.best.as_ref().map_or(i64::MAX, |best| best.value);
                 let search =
                     linked::Search::run(problem, links, objective, (job.earliest, job.latest), (nodes_max, cost_most));
+                sweep.nodes_left = search.nodes_left();
                 (sweep.unproven, sweep.overload) = (search.unproven, search.overload);
                 sweep.too_dear = search.cheapest.map(Some);
                 sweep.miss.note(search.most.0, Miss::too_few(search.most.1, problem.pick));

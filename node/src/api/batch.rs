@@ -10,7 +10,7 @@ use std::{
 
 use axum::{Json, extract::State, http::StatusCode};
 use broker::{
-    batch::{self, BatchAnswer, BatchLine, BatchObjective, Options, Order, PolicyError, live_policy_named},
+    batch::{self, BatchAnswer, BatchLine, BatchObjective, Given, Options, Order, PolicyError, live_policy_named},
     demand::Demand,
     ids::{HostId, RequestId, SiteId},
     offline::{Asked, OfflinePlanner},
@@ -103,15 +103,16 @@ impl How {
     /// # Errors
     /// The problem with its key.
     pub fn of(question: &BatchQuestion) -> Result<How, Problem> {
-        live_policy_named(&question.policy).map_err(wrong_policy)?;
-        let alternatives = question.alternatives.unwrap_or(Options::default().alternatives);
-        let options = Options {
-            order: question.order,
-            objective: question.objective,
+        let policy = live_policy_named(&question.policy).map_err(wrong_policy)?;
+        let alternatives = |count| in_range("alternatives", count, 1..=ALTERNATIVES_MAX);
+        let given = Given {
+            order: Some(question.order),
+            objective: Some(question.objective),
             budget: question.budget,
-            alternatives: in_range("alternatives", alternatives, 1..=ALTERNATIVES_MAX)?,
+            alternatives: question.alternatives.map(alternatives).transpose()?,
             overlap: question.overlap,
         };
+        let options = given.options(&*policy).map_err(|error| Problem::wrong("policy", error))?;
         Ok(How { policy: question.policy.clone(), options })
     }
 

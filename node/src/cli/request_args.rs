@@ -149,15 +149,15 @@ pub struct PlanArgs {
 /// `kolo plan --batch`
 #[derive(Debug, Args)]
 pub struct BatchArgs {
-    /// Offline: plan all requests together: in-order (one after the other), slices:K (in K parts, of each part the best choice of alternatives); for the least makespan with traffic: oas (best known), mesd[:literal] (fast), pas (in packages), cbs (least traffic), jpr (fastest hosts)
+    /// Offline: plan all requests together: in-order (one after the other), slices:K (in K parts, of each part the best choice of alternatives); for the least makespan with traffic: oas[:slots] (best known; as in its source, in slots of time), mesd[:literal] (fast), pas (in packages), cbs (least traffic), jpr (fastest hosts)
     #[arg(long = "batch", value_name = "POLICY", requires = "grid", conflicts_with = "commit")]
     pub policy: Option<String>,
-    /// Batch: whose turn is first: fcfs (by earliest), sjf, bjf (fewest, most hosts), fpfs (first that fits), spt, lpt (shortest, longest), hdf (highest demand), edf (by deadline)
-    #[arg(long, value_name = "ORDER", requires = "policy", value_parser = one_of(&Order::ALL), default_value = "fcfs")]
-    pub order: Order,
-    /// Batch: what is least for all together: cost, host_time, finish (sum of the ends), makespan (last end) or run_time (sum of the hosts' last ends)
-    #[arg(long, value_name = "OBJECTIVE", requires = "policy", value_parser = one_of(&BatchObjective::ALL), default_value = "finish")]
-    pub batch_objective: BatchObjective,
+    /// Batch: whose turn is first: fcfs (by earliest), sjf, bjf (fewest, most hosts), fpfs (first that fits), spt, lpt (shortest, longest), hdf (highest demand), edf (by deadline) [default: fcfs]
+    #[arg(long, value_name = "ORDER", requires = "policy", value_parser = one_of(&Order::ALL))]
+    pub order: Option<Order>,
+    /// Batch: what is least for all together: cost, host_time, finish (sum of the ends), makespan (last end) or run_time (sum of the hosts' last ends) [default: finish, or that of the policy]
+    #[arg(long, value_name = "OBJECTIVE", requires = "policy", value_parser = one_of(&BatchObjective::ALL))]
+    pub batch_objective: Option<BatchObjective>,
     /// Batch: all plans together cost at most this, in thousandths of a credit
     #[arg(long, value_name = "COST", requires = "policy")]
     pub batch_budget: Option<u64>,

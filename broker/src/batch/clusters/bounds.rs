@@ -5,8 +5,9 @@
 //! Schepers 2001): gangs that take more than half exclude each other. Invariant: shares are rounded down, what is free is rounded up.
 
 use super::{
+    blend::blend,
     modes::Modes,
-    problem::{Problem, Units},
+    problem::{Gang, Problem, Units},
     room::Room,
 };
 
@@ -16,7 +17,9 @@ pub(super) const WHOLE: i64 = 1 << 20;
 /// Most gangs that are searched exactly.
 pub(super) const GANGS_MAX: usize = 16;
 /// Above so many modes of all gangs together only a few rows are made.
-const MODES_MAX: usize = 50_000;
+const MODES_MAX: usize = 20_000;
+/// Most blends of rows.
+const BLENDS: usize = 4;
 
 /// One row.
 #[derive(Debug, Clone)]
@@ -66,11 +69,13 @@ impl Dual {
 
 impl Bounds {
     /// All rows for these modes.
-    pub fn of(modes: &[Modes], room: &Room, groups: usize) -> Bounds {
+    pub fn of(problem: &Problem, modes: &[Modes], room: &Room) -> Bounds {
+        let groups = problem.groups.len();
         let lengths = modes.iter().map(lengths_of).collect();
         let mut bounds = Bounds { rows: Vec::new(), lengths, times: room.times().to_vec() };
         let most = room.most();
         let is_large = modes.iter().map(|of| of.all.len()).sum::<usize>() > MODES_MAX;
+        let is_proof = modes.len() <= GANGS_MAX;
         let mut weightings = if is_large { vec![vec![1; groups]] } else { grid(groups) };
         for link in groups..room.width() {
             let mut one = vec![0; room.width()];
@@ -94,6 +99,12 @@ impl Bounds {
                 bounds.push(modes, room, weights, Dual::Parts(parts));
             }
         }
+        if !is_large {
+            bounds.add_blends(&problem.gangs, modes);
+        }
+        if !is_proof {
+            bounds.rows.iter_mut().for_each(|row| row.shares.clear());
+        }
         bounds
     }
 
@@ -111,13 +122,29 @@ impl Bounds {
             free: (0..room.times().len()).map(free).collect(),
             areas: Vec::new(),
         };
-        row.areas = (0..modes.len()).map(|gang| areas(&modes[gang], &row.shares[gang], &self.lengths[gang])).collect();
-        if modes.len() > GANGS_MAX {
-            row.shares.clear();
-        }
+        row.areas = self.areas(modes, &row.shares);
         if row.areas.iter().any(|areas| areas.last().is_some_and(|area| *area > 0)) {
             self.rows.push(row);
         }
+    }
+
+    fn areas(&self, modes: &[Modes], shares: &[Vec<i64>]) -> Vec<Vec<i64>> {
+        (0..modes.len()).map(|gang| areas(&modes[gang], &shares[gang], &self.lengths[gang])).collect()
+    }
+
+    /// Puts blends before the other rows: of all gangs, and of those that come late.
+    fn add_blends(&mut self, gangs: &[Gang], modes: &[Modes]) {
+        if self.rows.is_empty() {
+            return;
+        }
+        let mut arrivals: Vec<i64> = gangs.iter().map(|gang| gang.earliest).collect();
+        arrivals.sort_unstable();
+        arrivals.dedup();
+        let late = |from: &i64| (0..gangs.len()).filter(|gang| gangs[*gang].earliest >= *from).collect();
+        let sets: Vec<Vec<usize>> = arrivals.iter().step_by(arrivals.len() / BLENDS + 1).map(late).collect();
+        let mut blends: Vec<Row> = sets.iter().map(|gangs| blend(&self.rows, modes, gangs)).collect();
+        blends.iter_mut().for_each(|row| row.areas = self.areas(modes, &row.shares));
+        self.rows.splice(0..0, blends);
     }
 
     /// No placement of all gangs ends before it; at most `known`.
@@ -168,7 +195,7 @@ impl Row {
         let (mut time, mut left) = (start, area);
         let mut at = times.partition_point(|known| *known <= start).saturating_sub(1);
         while let Some(next) = times.get(at + 1) {
-            let done = self.free[at] * (next - time);
+            let done = self.free[at].saturating_mul(next - time);
             if done >= left {
                 break;
             }

@@ -63,6 +63,9 @@ impl Worth {
     }
 }
 
+/// Modes that are tried in the time of a look at a level.
+const MODES_IN_LOOK: u64 = 8;
+
 /// Parts of a second.
 const PARTS: i64 = 64;
 /// The mean end counts as much less than the latest one.
@@ -78,8 +81,8 @@ pub(super) struct Placer<'a> {
     lengths: Vec<Vec<(i64, Range<usize>)>>,
     empty: &'a Room,
     least: Vec<Units>,
-    /// Levels looked at so far.
-    work: u64,
+    /// Levels looked at so far, and modes tried, of which several count as a level.
+    pub work: u64,
 }
 
 impl<'a> Placer<'a> {
@@ -112,7 +115,9 @@ impl<'a> Placer<'a> {
                     continue;
                 }
                 let mut modes = self.modes[gang].all[range.clone()].iter();
-                if let Some(found) = modes.position(|mode| fits(&self.least, &mode.needs)) {
+                let found = modes.position(|mode| fits(&self.least, &mode.needs));
+                self.work += found.unwrap_or(range.len()) as u64 / MODES_IN_LOOK;
+                if let Some(found) = found {
                     best = Some(Placement { start, mode: range.start + found });
                     best_end = start + seconds;
                     break;

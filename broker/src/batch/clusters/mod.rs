@@ -4,6 +4,7 @@
 //! at a time, and a gang is placed by how many hosts of each group it takes (its mode). Invariant: at no time do the placed gangs need
 //! more hosts of a group, or more of an uplink, than are free.
 
+mod blend;
 mod bounds;
 mod exact;
 mod local;

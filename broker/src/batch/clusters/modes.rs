@@ -83,6 +83,7 @@ fn thin_out(all: &mut Vec<Mode>) {
         at += 1;
         (at - 1) % step == 0
     });
+    all.shrink_to_fit();
 }
 
 impl Spread<'_> {

@@ -66,6 +66,36 @@ pub(in crate::batch) struct Problem {
     pub gangs: Vec<Gang>,
 }
 
+impl Problem {
+    /// The same in slots of so many seconds: a gang starts with a slot and has its last one to the end, and of a slot is free what is free
+    /// throughout. Source: the thesis, 3.2.1.
+    pub fn in_slots(&self, seconds: i64) -> Problem {
+        let up = |time: i64| -(-time).div_euclid(seconds);
+        let slotted = |steps: &Steps| -> Steps {
+            let mut slots: Vec<i64> =
+                steps.iter().flat_map(|(time, _)| [time.div_euclid(seconds), up(*time)]).collect();
+            slots.sort_unstable();
+            slots.dedup();
+            let within = |slot: &i64| {
+                let from = steps.partition_point(|(time, _)| *time <= slot * seconds).saturating_sub(1);
+                let inside = |at: &usize| *at == from || steps[*at].0 < (slot + 1) * seconds;
+                (*slot, (from..steps.len()).take_while(inside).map(|at| steps[at].1).min().unwrap_or(0))
+            };
+            slots.iter().map(within).collect()
+        };
+        let mut problem = self.clone();
+        problem.groups.iter_mut().for_each(|group| group.free = slotted(&group.free));
+        problem.links.iter_mut().for_each(|link| link.free = slotted(&link.free));
+        for gang in &mut problem.gangs {
+            gang.seconds.iter_mut().flatten().for_each(|own| *own = up(*own));
+            gang.earliest = up(gang.earliest);
+            gang.latest = gang.latest.div_euclid(seconds);
+            gang.deadline = gang.deadline.div_euclid(seconds);
+        }
+        problem
+    }
+}
+
 /// Where and when a gang runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::batch) struct Placement {

@@ -15,6 +15,7 @@ use crate::{
     amount::Amount,
     batch::run::Run,
     demand::Length,
+    host::Speed,
     phases::Candidate,
     plan::Plan,
     request::Request,
@@ -23,8 +24,10 @@ use crate::{
     traffic::Traffic,
 };
 
-/// What is never reached.
-const NEVER: i64 = i64::MAX / 4;
+/// What is never reached, in seconds: a million years. Sums of ends, and what they are multiplied with, stay whole numbers of 64 bits.
+const NEVER: i64 = 1 << 45;
+/// The longest gang that is placed, in seconds: a hundred years. Of a thousand of them, shares of all that is there do so as well.
+const SECONDS_MAX: u64 = 1 << 32;
 
 /// See the module.
 pub(in crate::batch) struct Reduced {
@@ -40,6 +43,8 @@ pub(in crate::batch) struct Reduced {
     pub is_exact: bool,
     /// By group: its hosts, as the planner counts them.
     hosts: Vec<Vec<usize>>,
+    /// Seconds of what is a second in the problem.
+    slot: i64,
 }
 
 /// A host as all requests see it.
@@ -52,7 +57,7 @@ struct Kind {
 }
 
 impl Reduced {
-    /// The requests of a run that some hosts may serve, in the order of the file.
+    /// The requests of a run that have a mode, in the order of the file.
     pub fn of(run: &Run<'_>) -> Reduced {
         let served = |at: &usize| run.requests[*at].request().filter(|request| run.planner.starts(request).is_ok());
         let requests: Vec<usize> = (0..run.requests.len()).filter(|at| served(at).is_some()).collect();
@@ -86,10 +91,32 @@ impl Reduced {
             problem.groups.push(Group { site: kind.site, speed: kind.speed, free });
             hosts.push(members);
         }
-        let room = Room::of(&problem);
-        let modes: Vec<Modes> = (0..problem.gangs.len()).map(|gang| Modes::of(&problem, &room, gang)).collect();
-        is_exact &= modes.iter().all(|modes| !modes.is_cut);
-        Reduced { problem, room, modes, requests, is_exact, hosts }
+        Reduced { room: Room::of(&problem), problem, modes: Vec::new(), requests, is_exact, hosts, slot: 1 }
+            .with_modes()
+    }
+
+    /// The same in slots of half the mean length at reference speed, as the source has it; nothing is proven by it.
+    pub fn in_slots(self, run: &Run<'_>) -> Reduced {
+        let length = |request: &usize| {
+            let demand = run.requests[*request].request()?.demand();
+            Some(demand.length_at(Speed::REFERENCE).0.min(SECONDS_MAX).cast_signed())
+        };
+        let lengths: Vec<i64> = self.requests.iter().filter_map(length).collect();
+        let slot = (lengths.iter().sum::<i64>() / (2 * lengths.len().max(1).cast_signed() as i64)).max(1);
+        let problem = self.problem.in_slots(slot);
+        Reduced { room: Room::of(&problem), problem, is_exact: false, slot, ..self }.with_modes()
+    }
+
+    /// With the modes of all gangs; what fits nowhere is nothing to search for.
+    fn with_modes(mut self) -> Reduced {
+        let gangs = 0..self.problem.gangs.len();
+        self.modes = gangs.map(|gang| Modes::of(&self.problem, &self.room, gang)).collect();
+        self.is_exact &= self.modes.iter().all(|modes| !modes.is_cut);
+        let fits: Vec<bool> = self.modes.iter().map(|of| !of.all.is_empty()).collect();
+        keep(&mut self.requests, &fits);
+        keep(&mut self.problem.gangs, &fits);
+        keep(&mut self.modes, &fits);
+        self
     }
 
     /// The plans of a placement, by request of the batch; they occupy the snapshot.
@@ -113,7 +140,7 @@ impl Reduced {
             }
             chosen.sort_unstable();
             let at = self.requests[gang];
-            let start = Time(run.origin.0 + placement.start);
+            let start = Time(run.origin.0 + placement.start * self.slot);
             let plan = run.requests[at].request().and_then(|request| run.planner.plan_at(request, start, &chosen));
             debug_assert!(plan.as_ref().is_some_and(|plan| run.planner.admits(plan)), "{placement:?} {chosen:?}");
             let Some(plan) = plan.filter(|plan| run.planner.admits(plan)) else { continue };
@@ -130,7 +157,8 @@ fn gang(run: &Run<'_>, request: &Request, at: usize, kinds: &BTreeMap<Kind, Vec<
     let (earliest, latest) = run.planner.starts(request).unwrap_or((Time::MAX, Time::ZERO));
     let seconds = |kind: &Kind| {
         let speed = kind.speed.try_into().ok().filter(|_| kind.serves[at])?;
-        Some(demand.length_at(speed).0.min(NEVER.cast_unsigned()).cast_signed())
+        let seconds = demand.length_at(speed).0;
+        (seconds <= SECONDS_MAX && earliest < Time(run.origin.0.saturating_add(NEVER))).then_some(seconds.cast_signed())
     };
     let load =
         |traffic: &Traffic| (0..=demand.seats()).map(|here| units(traffic.load(here, demand.seats()).0)).collect();
@@ -183,6 +211,12 @@ fn lasts_equally(request: &Request, gang: &Gang) -> bool {
         || demand.seats() == 1
         || matches!(demand.length(), Length::Duration(_))
         || seconds.next().is_none_or(|first| seconds.all(|other| other == first))
+}
+
+/// Keeps those that are marked.
+fn keep<T>(all: &mut Vec<T>, marks: &[bool]) {
+    let mut marks = marks.iter();
+    all.retain(|_| marks.next().is_some_and(|mark| *mark));
 }
 
 /// The level before all steps.

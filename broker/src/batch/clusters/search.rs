@@ -26,14 +26,14 @@ impl Work {
         if gangs <= GANGS_MAX {
             Work { local: (4, 400_000), exact: 200_000_000 }
         } else {
-            Work { local: (20, 300_000_000), exact: 0 }
+            Work { local: (20, 500_000_000), exact: 0 }
         }
     }
 }
 
 /// The placement that leaves the fewest gangs out and then ends first, and an end that no placement of all gangs is before.
 pub(in crate::batch) fn shortest(problem: &Problem, modes: &[Modes], room: &Room, work: Work) -> (Placed, Option<i64>) {
-    let bounds = Bounds::of(modes, room, problem.groups.len());
+    let bounds = Bounds::of(problem, modes, room);
     let mut placer = Placer::new(problem, modes, room);
     let least = bounds.least_end(problem, i64::MAX / 4);
     let (mut placed, worth) = search(&mut placer, work.local, least);

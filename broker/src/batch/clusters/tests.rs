@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{
     bounds::Bounds,
-    local::{Placed, Worth},
+    local::{Placed, Placer, Worth, search},
     mesd::{Choice, mesd},
     modes::Modes,
     package::{Taste, packages},
@@ -159,8 +159,32 @@ proptest! {
         } else if let Some(least) = least {
             prop_assert!(bound.is_some_and(|bound| bound <= least));
         }
-        let bounds = Bounds::of(&modes, &room, problem.groups.len());
+        let bounds = Bounds::of(&problem, &modes, &room);
         prop_assert!(least.is_none_or(|least| bounds.least_end(&problem, NEVER) <= least));
+    }
+
+    #[test]
+    fn in_slots_placements_hold_and_end_no_earlier(problem in tiny(), slot in 1_i64..7) {
+        let slotted = problem.in_slots(slot);
+        let ((_, modes), (room, slots)) = (modes_of(&problem), modes_of(&slotted));
+        let (placed, _) = shortest(&slotted, &slots, &room, Work { local: (1, 1), exact: u64::MAX });
+        // The same needs in seconds: shorter than the slots, so what fits there fits here.
+        let real: Placed = placed
+            .iter()
+            .enumerate()
+            .map(|(gang, at)| {
+                let (at, same) = (at.as_ref()?, |needs: &[Units]| modes[gang].all.iter().position(|of| of.needs == needs));
+                Some(Placement { start: at.start * slot, mode: same(&slots[gang].all[at.mode].needs)? })
+            })
+            .collect();
+        prop_assert_eq!(real.iter().flatten().count(), placed.iter().flatten().count());
+        prop_assert!(holds(&problem, &modes, &real), "{placed:?}");
+        let worth = Worth::of(&real, &modes);
+        prop_assert!(worth.postponed > 0 || least_end(&problem, &modes).is_some_and(|least| least <= worth.makespan));
+        if slot == 1 {
+            let (exact, _) = shortest(&problem, &modes, &room, Work { local: (1, 1), exact: u64::MAX });
+            prop_assert_eq!(Worth::of(&exact, &modes), worth);
+        }
     }
 
     #[test]
@@ -261,6 +285,20 @@ fn links_of_zero_keep_gangs_at_one_site() {
     let (placed, _) = shortest(&problem, &modes, &room, Work::of(3));
     assert_eq!(placed[2], None);
     assert!(placed[0].is_some() && placed[1].is_some());
+}
+
+#[test]
+fn more_gangs_than_a_proof_takes_cost_no_more_work_once_the_bound_is_met() {
+    // Twenty gangs of one host on twenty hosts; one more that no link carries must not keep the search going.
+    let mut problem = clusters(&[(1000, 10, 0), (500, 10, 0)]);
+    problem.gangs = vec![gang(10, 0, 1, 0, &[1000, 500]); 20];
+    let (room, modes) = modes_of(&problem);
+    let bounds = Bounds::of(&problem, &modes, &room);
+    let least = bounds.least_end(&problem, NEVER);
+    let mut placer = Placer::new(&problem, &modes, &room);
+    let (_, worth) = search(&mut placer, (20, 1_000_000), least);
+    assert_eq!((worth.makespan, worth.postponed), (least, 0));
+    assert!(placer.work < 1_000, "{}", placer.work);
 }
 
 #[test]

@@ -21,6 +21,7 @@ const REQUESTS_MAX: usize = 1_000;
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Oas,
+    Slots,
     Mesd(Choice),
     Packages(Taste),
 }
@@ -40,9 +41,13 @@ fn make(name: &'static str, parameter: Option<&str>, kind: Kind) -> Result<Box<d
 /// Makes the policy that orders and places all requests at once.
 ///
 /// # Errors
-/// It takes nothing behind its name.
+/// It takes `slots` or nothing.
 pub(super) fn make_oas(parameter: Option<&str>) -> Result<Box<dyn Policy>, PolicyError> {
-    make("oas", parameter, Kind::Oas)
+    match parameter {
+        None => make("oas", None, Kind::Oas),
+        Some("slots") => make("oas:slots", None, Kind::Slots),
+        Some(got) => Err(PolicyError::Parameter { policy: "oas", expected: "oas or oas:slots", got: got.to_owned() }),
+    }
 }
 
 /// Makes the policy that always takes the request that loses least.
@@ -92,6 +97,13 @@ impl Policy for Clusters {
         Some(BatchObjective::Makespan)
     }
 
+    fn ignores(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Oas | Kind::Slots | Kind::Mesd(_) => &["order", "alternatives", "overlap"],
+            Kind::Packages(_) => &["alternatives", "overlap"],
+        }
+    }
+
     fn check(&self, run: &Run<'_>) -> Result<(), BatchError> {
         let refused = |what: String| Err(BatchError::Refused { policy: self.name.to_owned(), what });
         if run.requests.len() > REQUESTS_MAX {
@@ -114,19 +126,20 @@ impl Policy for Clusters {
 
     fn plan(&self, run: &mut Run<'_>) -> Vec<Option<Plan>> {
         let reduced = Reduced::of(run);
+        let reduced = if matches!(self.kind, Kind::Slots) { reduced.in_slots(run) } else { reduced };
         let Reduced { problem, modes, room, .. } = &reduced;
         let ends =
             modes.iter().zip(&problem.gangs).filter_map(|(of, gang)| Some(gang.earliest + of.all.first()?.seconds));
         let longest = ends.max();
         let (placed, bound) = match self.kind {
-            Kind::Oas => shortest(problem, modes, room, Work::of(modes.len())),
+            Kind::Oas | Kind::Slots => shortest(problem, modes, room, Work::of(modes.len())),
             Kind::Mesd(choice) => (mesd(problem, modes, room, choice), longest),
             Kind::Packages(taste) => (packages(problem, modes, room, taste, &queue(run, &reduced)), longest),
         };
         for request in 0..run.requests.len() {
-            let gang = reduced.requests.iter().position(|known| *known == request);
+            let gang = reduced.requests.binary_search(&request).ok();
             run.reasons[request] = "no start was found for it beside the others".to_owned();
-            if gang.is_none_or(|gang| modes[gang].all.is_empty()) {
+            if gang.is_none() {
                 // The planner of single requests knows why.
                 let _ = run.plan(request, false);
             }

@@ -30,6 +30,10 @@ impl Policy for InOrder {
         "in-order".to_owned()
     }
 
+    fn ignores(&self) -> &'static [&'static str] {
+        &["alternatives", "overlap"]
+    }
+
     fn plan(&self, run: &mut Run<'_>) -> Vec<Option<Plan>> {
         let mut plans = vec![None; run.requests.len()];
         let mut last_ends = BTreeMap::new();

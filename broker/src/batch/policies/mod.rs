@@ -13,7 +13,7 @@ pub type MakePolicy = fn(Option<&str>) -> Result<Box<dyn Policy>, PolicyError>;
 pub const POLICIES: [(&str, &str, MakePolicy); 7] = [
     ("in-order", "", in_order::make),
     ("slices", ":K", slices::make),
-    ("oas", "", clusters::make_oas),
+    ("oas", "[:slots]", clusters::make_oas),
     ("mesd", "[:literal]", clusters::make_mesd),
     ("pas", "", clusters::make_pas),
     ("cbs", "", clusters::make_cbs),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use broker::{
-    batch::{self, BatchAnswer, BatchLine, Options, Policy, policy_named},
+    batch::{self, BatchAnswer, BatchLine, Given, Options, Policy, policy_named},
     ids::RequestId,
     offline::{Asked, OfflinePlanner},
 };
@@ -35,11 +35,15 @@ pub(super) struct AskedBatch {
 /// # Errors
 /// [`CliError`] that names the flag.
 pub(super) fn asked(args: &BatchArgs, policy: &str) -> Result<AskedBatch, CliError> {
-    let mut options = Options { order: args.order, objective: args.batch_objective, ..Options::default() };
-    options.budget = args.batch_budget;
-    options.overlap = args.overlap;
-    options.alternatives = args.alternatives.map_or(options.alternatives, |count| count as usize);
     let policy = policy_named(policy).map_err(|error| CliError::of_flag("--batch", error))?;
+    let given = Given {
+        order: args.order,
+        objective: args.batch_objective,
+        budget: args.batch_budget,
+        alternatives: args.alternatives.map(|count| count as usize),
+        overlap: args.overlap,
+    };
+    let options = given.options(&*policy).map_err(|error| CliError::of_flag("--batch", error))?;
     Ok(AskedBatch { policy, options, explain: args.explain_alternatives.clone() })
 }
 
