@@ -36,23 +36,23 @@ impl Turns {
 }
 
 /// Jobs as they are, one after the other.
-pub(in crate::batch) fn plain(problem: &Problem, turns: Turns) -> (Placed, Room) {
+pub(in crate::batch) fn plain(problem: &Problem, turns: Turns) -> Placed {
     let sized: Vec<(usize, Sized)> =
         problem.jobs.iter().enumerate().map(|(at, job)| (at, job.at(job.plain()))).collect();
     in_turn(problem, turns, sized.into_iter().map(|job| Group { jobs: vec![job] }).collect(), false)
 }
 
 /// The set form: a group is placed as one job.
-pub(in crate::batch) fn set(problem: &Problem, roles: Roles, turns: Turns) -> (Placed, Room) {
+pub(in crate::batch) fn set(problem: &Problem, roles: Roles, turns: Turns) -> Placed {
     in_turn(problem, turns, groups(problem, roles), true)
 }
 
 /// The partition form: the jobs of a group follow each other.
-pub(in crate::batch) fn partition(problem: &Problem, roles: Roles, turns: Turns) -> (Placed, Room) {
+pub(in crate::batch) fn partition(problem: &Problem, roles: Roles, turns: Turns) -> Placed {
     in_turn(problem, turns, groups(problem, roles), false)
 }
 
-fn in_turn(problem: &Problem, turns: Turns, mut groups: Vec<Group>, as_one: bool) -> (Placed, Room) {
+fn in_turn(problem: &Problem, turns: Turns, mut groups: Vec<Group>, as_one: bool) -> Placed {
     let mut room = Room::of(problem);
     let mut placed: Placed = vec![None; problem.jobs.len()];
     let capacity = &problem.capacity;
@@ -75,7 +75,7 @@ fn in_turn(problem: &Problem, turns: Turns, mut groups: Vec<Group>, as_one: bool
             placed[job] = placement;
         }
     }
-    (placed, room)
+    placed
 }
 
 /// The one job that stands for a group.

@@ -67,11 +67,11 @@ fn complementary_jobs_fill_a_host_together() {
     let jobs = vec![job(1, 9_000, (200, 800, 800), (500, 1_250)), job(1, 9_000, (800, 200, 200), (500, 1_250))];
     let problem = Problem { capacity: needs(1000, 1000, 1000), taken: vec![Vec::new(); 2], jobs };
     for form in [set, partition] {
-        let (placed, room) = form(&problem, ROLES, Turns::Longest);
+        let placed = form(&problem, ROLES, Turns::Longest);
         check(&problem, &placed);
-        assert_eq!(room.run_time(), 9_000, "{placed:?}");
+        assert_eq!(problem.worth(&placed).run_time, 9_000, "{placed:?}");
     }
-    assert_eq!(plain(&problem, Turns::Longest).1.run_time(), 9_000);
+    assert_eq!(problem.worth(&plain(&problem, Turns::Longest)).run_time, 9_000);
 }
 
 #[test]
@@ -86,7 +86,6 @@ fn what_is_placed_fits_and_best_is_never_worse() {
             set(&problem, ROLES, Turns::Longest),
             partition(&problem, ROLES, Turns::Highest),
         ]
-        .map(|(placed, _)| placed)
         .into();
         begun.iter().for_each(|placed| check(&problem, placed));
         let first = begun.into_iter().min_by_key(|placed| problem.worth(placed)).unwrap();
@@ -105,9 +104,9 @@ fn colocation_figures() {
         let mut sums = [0.0; 5];
         for seed in 0..4 {
             let problem = drawn(seed, hosts, seats, (seed as u32 % 4) * 33);
-            let ljf = plain(&problem, Turns::Longest).0;
+            let ljf = plain(&problem, Turns::Longest);
             let started = std::time::Instant::now();
-            let forms = [set(&problem, ROLES, Turns::Longest).0, partition(&problem, ROLES, Turns::Longest).0];
+            let forms = [set(&problem, ROLES, Turns::Longest), partition(&problem, ROLES, Turns::Longest)];
             let first = forms.iter().chain([&ljf]).min_by_key(|placed| problem.worth(placed)).unwrap().clone();
             let best = search(&problem, &first);
             sums[4] += started.elapsed().as_secs_f64();
