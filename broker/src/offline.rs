@@ -151,6 +151,10 @@ impl OfflinePlanner {
         stopwatch: &mut PhaseStopwatch<impl Fn() -> Duration>,
     ) -> Result<PlanLine, LineError> {
         let Asked { id, shapes, has_shapes } = self.read_line(line, text)?;
+        if shapes.iter().flatten().any(|request| request.demand().is_to_be_scaled()) {
+            let error = RequestError::NotScaled("moldable requests are planned in batches only");
+            return Err(LineError::Request { line, error });
+        }
         stopwatch.reset();
         let outcomes = shapes.into_iter().map(|request| match request {
             Ok(request) => self.plan(&request, stopwatch),
@@ -183,6 +187,7 @@ impl OfflinePlanner {
     ) -> PlanOutcome {
         observer.enter(Phase::Find);
         let rejected = |reason| PlanOutcome::Rejected(Rejection { reason, start_proven: true });
+        let request = &*request.unscaled();
         let (earliest, latest) = match self.starts(request) {
             Ok(starts) => starts,
             Err(reason) => return rejected(reason),
@@ -233,6 +238,7 @@ impl OfflinePlanner {
         start: Time,
         last_ends: &BTreeMap<(SiteId, HostId), Time>,
     ) -> Option<Plan> {
+        let request = &*request.unscaled();
         let demand = request.demand();
         let pool = self.pool(demand);
         let least = demand.minima();
@@ -343,7 +349,7 @@ impl OfflinePlanner {
 /// answer: whoever drew the candidates could not know.
 fn alternatives(document: RequestDocument) -> Result<Vec<Result<Request, Rejection>>, RequestError> {
     let shapes = document.shapes.clone();
-    let checked = |(index, document)| match Request::try_from(document) {
+    let checked = |(index, document)| match Request::of_snapshot(document) {
         Ok(request) => Ok(Ok(request)),
         Err(RequestError::FewerCandidatesThanHosts { hosts, candidates }) => {
             let cut = CutCounts::default();
@@ -413,6 +419,9 @@ impl Serialize for PlanLine {
                 map.serialize_entry("outcome", "allocated")?;
                 if let Some(shape) = self.shape {
                     map.serialize_entry("shape", &shape)?;
+                }
+                if !plan.scale.is_one() {
+                    map.serialize_entry("scale", &plan.scale)?;
                 }
                 map.serialize_entry("start", &plan.start)?;
                 map.serialize_entry("finish", &plan.end())?;

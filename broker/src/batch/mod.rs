@@ -8,6 +8,7 @@ pub mod choice;
 #[cfg(test)]
 mod cluster_cases_tests;
 mod clusters;
+mod colocation;
 mod figures;
 mod objective;
 mod order;

@@ -224,8 +224,8 @@ fn policies_are_refused_by_name() {
     assert_eq!(refused("slices:0"), "slices: expected slices:K with a whole number K of 1 or more, got \"0\"");
     assert_eq!(refused("slices"), "slices: expected slices:K with a whole number K of 1 or more, got \"\"");
     assert_eq!(refused("in-order:2"), "in-order: expected no colon, got \"2\"");
-    let known = "there are in-order, slices:K, oas, mesd[:literal], pas, cbs, jpr";
-    assert_eq!(refused("colocate:set"), format!("the policy colocate:set is not yet supported; {known}"));
+    let known = "there are in-order, slices:K, oas[:slots], mesd[:literal], pas, cbs, jpr, colocate:set|partition|best";
+    assert!(refused("colocate").starts_with("colocate: expected colocate:set, colocate:partition or colocate:best"));
     assert_eq!(refused("best"), format!("no policy is called \"best\"; {known}"));
     assert_eq!(refused("mesd:fast"), "mesd: expected mesd or mesd:literal, got \"fast\"");
     let planner = cores(&[1_000]);

@@ -10,6 +10,7 @@ use crate::model::{
     host::{Host, Speed},
     ids::{HostId, SeatNumber, SiteId},
     resources::{Amounts, Attributes, ResourceName, amount_of},
+    scale::{Factor, Scale},
     time::Span,
     traffic::Traffic,
 };
@@ -58,6 +59,9 @@ pub struct Demand {
     pub(super) is_exclusive: bool,
     pub(super) sites_max: Option<u32>,
     pub(super) traffic: Option<Traffic>,
+    pub(super) scale: Option<Scale>,
+    /// The one that amounts are multiplied with already, of those of `scale`.
+    pub(super) factor: Option<Factor>,
     /// See [`Demand::is_of_shape`].
     pub(super) is_of_shape: bool,
 }
@@ -98,7 +102,8 @@ impl Demand {
     pub fn length_at(&self, speed: Speed) -> Span {
         match (self.traffic, self.length) {
             (Some(traffic), Length::Work(work)) => traffic.length(work, speed),
-            _ => self.length.at_speed(speed),
+            (None, Length::Work(_)) => self.factor().length(self.length.at_speed(speed)),
+            (_, Length::Duration(_)) => self.length.at_speed(speed),
         }
     }
 
@@ -154,6 +159,36 @@ impl Demand {
     #[must_use]
     pub fn traffic(&self) -> Option<Traffic> {
         self.traffic
+    }
+
+    /// The factors that may be chosen, if any.
+    #[must_use]
+    pub fn scale(&self) -> Option<Scale> {
+        self.scale
+    }
+
+    /// Whether a factor is still to be chosen.
+    #[must_use]
+    pub fn is_to_be_scaled(&self) -> bool {
+        self.scale.is_some() && self.factor.is_none()
+    }
+
+    /// The factor at which it is.
+    #[must_use]
+    pub fn factor(&self) -> Factor {
+        self.factor.unwrap_or_default()
+    }
+
+    /// The demand at this factor.
+    #[must_use]
+    pub(super) fn at_factor(&self, factor: Factor) -> Demand {
+        let (per_host, total) = (factor.amounts(&self.per_host), factor.amounts(&self.total));
+        let length = match self.length {
+            Length::Duration(duration) => Length::Duration(factor.length(duration)),
+            // How long it lasts unscaled depends on the host.
+            Length::Work(work) => Length::Work(work),
+        };
+        Demand { per_host, total, length, factor: Some(factor), ..self.clone() }
     }
 
     /// Whether it is that of a shape, which a site has to know.

@@ -12,6 +12,7 @@ pub mod plan;
 pub mod request;
 mod request_error;
 pub mod resources;
+pub mod scale;
 pub mod shapes;
 pub mod tariff;
 pub mod time;

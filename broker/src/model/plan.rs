@@ -14,6 +14,7 @@ use crate::model::{
     ids::{HostId, SeatNumber, ShapeNumber, SiteId},
     request::ObjectiveKind,
     resources::{Amounts, ResourceName},
+    scale::Factor,
     tariff::Agreement,
     time::{Time, Window},
     traffic::{Loads, Traffic},
@@ -88,6 +89,9 @@ pub struct Plan {
     /// The traffic between the seats, which all last equally long then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
+    /// The factor at which a moldable request is planned.
+    #[serde(default, skip_serializing_if = "Factor::is_one")]
+    pub scale: Factor,
     /// What it is worth.
     pub objective: ObjectiveValue,
     /// The efficiency factor with the request placed (equation 3.2, largest use in the window).

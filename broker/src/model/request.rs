@@ -4,7 +4,7 @@
 //! dissertation; version 2 of `formats.md`. Invariant: a [`Request`] is checked; everything behind this module may rely on
 //! the bounds below.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
@@ -16,6 +16,7 @@ use crate::model::{
     host::Speed,
     ids::{HostId, RequestId, ShapeNumber},
     resources::{Amounts, Attributes, ResourceName},
+    scale::{Factor, Scale},
     shapes::{ShapeDocument, as_document, checked_demands},
     time::{Span, Time},
     traffic::Traffic,
@@ -157,9 +158,9 @@ pub struct RequestDocument {
     /// All-to-all traffic between the seats; asks for `work`, except with `extends`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
-    /// See [`NotYet`].
-    #[serde(default, skip_serializing)]
-    pub scale: NotYet,
+    /// How far all amounts and the length together may be scaled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<Scale>,
 }
 
 // As serde calls it.
@@ -198,7 +199,21 @@ pub struct Request {
 impl TryFrom<RequestDocument> for Request {
     type Error = RequestError;
 
+    /// What a node can treat: molding is refused.
     fn try_from(document: RequestDocument) -> Result<Request, RequestError> {
+        if document.scale.is_some() {
+            return Err(RequestError::NotScaled("not yet supported"));
+        }
+        Request::of_snapshot(document)
+    }
+}
+
+impl Request {
+    /// A request that is planned on a snapshot, where it may be moldable.
+    ///
+    /// # Errors
+    /// [`RequestError`], which names the key.
+    pub fn of_snapshot(document: RequestDocument) -> Result<Request, RequestError> {
         let window = checked_window(&document)?;
         let (id, extends) = (document.id.clone(), document.extends.clone());
         let RequestDocument { objective, budget, effort, move_on_loss, .. } = document;
@@ -256,6 +271,21 @@ fn checked_traffic(document: &RequestDocument) -> Result<Option<Traffic>, Reques
     Ok(Some(traffic))
 }
 
+fn checked_scale(document: &RequestDocument) -> Result<Option<Scale>, RequestError> {
+    let Some(scale) = document.scale else { return Ok(None) };
+    let refused = |what| Err(RequestError::NotScaled(what));
+    if document.exclusive {
+        return refused("whole hosts cannot be scaled");
+    }
+    if document.traffic.is_some() {
+        return refused("traffic cannot be scaled");
+    }
+    if document.per_host.is_empty() && document.total.is_empty() {
+        return refused("there are no amounts to scale");
+    }
+    scale.checked().map(Some)
+}
+
 pub(super) fn checked_demand(document: RequestDocument) -> Result<Demand, RequestError> {
     let seats = document.hosts;
     if seats == 0 || seats > MAX_HOSTS {
@@ -263,6 +293,7 @@ pub(super) fn checked_demand(document: RequestDocument) -> Result<Demand, Reques
     }
     let length = checked_length(&document)?;
     let traffic = checked_traffic(&document)?;
+    let scale = checked_scale(&document)?;
     for (key, amounts) in [("per_host", &document.per_host), ("total", &document.total)] {
         too_many(key, MAX_NAMES, amounts.len())?;
         if let Some((resource, amount)) = amounts.iter().find(|(_, amount)| **amount > Amount::MAX) {
@@ -296,6 +327,8 @@ pub(super) fn checked_demand(document: RequestDocument) -> Result<Demand, Reques
         is_exclusive: document.exclusive,
         sites_max: document.sites_max,
         traffic,
+        scale,
+        factor: None,
         is_of_shape: false,
     })
 }
@@ -362,6 +395,21 @@ impl Request {
     #[must_use]
     pub fn widest(&self) -> Demand {
         Demand::widest(self.shapes()).unwrap_or_else(|| self.demand.clone())
+    }
+
+    /// The request at this factor.
+    #[must_use]
+    pub fn at_factor(&self, factor: Factor) -> Request {
+        Request { demand: self.demand.at_factor(factor), ..self.clone() }
+    }
+
+    /// The request at the factor at which it is scaled least, where none is chosen.
+    #[must_use]
+    pub fn unscaled(&self) -> Cow<'_, Request> {
+        match self.demand.scale().filter(|_| self.demand.is_to_be_scaled()) {
+            Some(scale) => Cow::Owned(self.at_factor(scale.plain())),
+            None => Cow::Borrowed(self),
+        }
     }
 
     /// N of its largest shape.
@@ -491,7 +539,7 @@ mod tests {
                 "shapes[1].hosts: 2 asked",
             ),
             (&too_many_shapes, "shapes: at most 64 entries, got 65"),
-            (r#"{"hosts":1,"work":1,"scale":[1,2]}"#, "not yet supported"),
+            (r#"{"hosts":1,"work":1,"scale":[1,2]}"#, "scale: not yet supported"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

@@ -7,6 +7,7 @@ use super::{
     cost::Cost,
     request::MAX_HOSTS,
     resources::ResourceName,
+    scale::Factor,
     time::{Span, Time},
     traffic::Traffic,
 };
@@ -43,6 +44,17 @@ pub enum RequestError {
     /// Traffic above [`Amount::MAX`].
     #[error("traffic.mbps: {0} is larger than any amount ({max})", max = Amount::MAX.0)]
     TrafficTooLarge(Amount),
+    /// No range of factors.
+    #[error("scale: expected the least and the most, from 1 to {most} thousandths, got {min} and {max}", most = Factor::MAX.thousandths())]
+    Scale {
+        /// The least.
+        min: u32,
+        /// The most.
+        max: u32,
+    },
+    /// It cannot be scaled.
+    #[error("scale: {0}")]
+    NotScaled(&'static str),
     /// No alternative.
     #[error("shapes: expected at least 1, got 0")]
     NoShapes,
@@ -123,6 +135,7 @@ impl RequestError {
             RequestError::TrafficWithoutWork => "traffic".to_owned(),
             RequestError::Compute(_) => "traffic.compute".to_owned(),
             RequestError::TrafficTooLarge(_) => "traffic.mbps".to_owned(),
+            RequestError::Scale { .. } | RequestError::NotScaled(_) => "scale".to_owned(),
             RequestError::BudgetTooLarge(_) => "budget".to_owned(),
             RequestError::NoShapes => "shapes".to_owned(),
             RequestError::Shape { index, error } => format!("shapes[{index}].{}", error.key()),

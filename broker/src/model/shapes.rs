@@ -129,6 +129,7 @@ pub(super) fn as_document(demand: Demand, others: &[Demand]) -> RequestDocument 
         exclusive: demand.is_exclusive,
         sites_max: demand.sites_max,
         traffic: demand.traffic,
+        scale: demand.scale,
         shapes,
         ..RequestDocument::default()
     }

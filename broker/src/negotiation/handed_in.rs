@@ -15,6 +15,7 @@ use crate::{
     plan::{Place, Plan, Seat},
     protocol::Grant,
     resources::{Amounts, amount_of},
+    scale::Factor,
     tariff::Agreement,
     time::{Time, Window},
     trust::{RequestStatement, Rule, asked},
@@ -116,7 +117,8 @@ impl HandedPlan {
         let objective = objective::unproven(request.objective(), start, &seats);
         let (efficiency, efficiency_bound) = (0.0, 1.0);
         let traffic = request.demand().traffic();
-        Ok(Plan { shape, start, seats, traffic, objective, efficiency, efficiency_bound, start_proven: false })
+        let scale = Factor::ONE;
+        Ok(Plan { shape, start, seats, traffic, scale, objective, efficiency, efficiency_bound, start_proven: false })
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     protocol::{AttemptId, FoundBooking, Grant, Refusal, RefusalReason, SiteRequest, TakeOverStep},
     request::Request,
     resources::amount_of,
+    scale::Factor,
     time::{Millis, Now, Time},
     trust::{Authorization, RequestStatement, SignedText},
 };
@@ -98,6 +99,7 @@ impl Takeover {
             shape,
             start,
             traffic: request.shape(shape).and_then(Demand::traffic),
+            scale: Factor::ONE,
             objective: objective::unproven(request.objective(), start, &seats),
             seats,
             efficiency: 0.0,

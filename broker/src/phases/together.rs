@@ -226,6 +226,7 @@ fn planned<O: PhaseObserver>(
         start,
         seats,
         traffic: job.demand.traffic(),
+        scale: job.demand.factor(),
         objective: ObjectiveValue { kind: job.objective, value, bound: Some(value) },
         efficiency,
         // Neither other sites nor other lengths were looked at; no factor is above 1.

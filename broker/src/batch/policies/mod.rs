@@ -1,6 +1,7 @@
 //! The policies of batches: one file each, and one line here.
 
 mod clusters;
+mod colocation;
 mod in_order;
 mod slices;
 
@@ -10,7 +11,7 @@ use super::policy::Policy;
 pub type MakePolicy = fn(Option<&str>) -> Result<Box<dyn Policy>, PolicyError>;
 
 /// The registry: the name, what stands behind it, and what makes the policy.
-pub const POLICIES: [(&str, &str, MakePolicy); 7] = [
+pub const POLICIES: [(&str, &str, MakePolicy); 8] = [
     ("in-order", "", in_order::make),
     ("slices", ":K", slices::make),
     ("oas", "[:slots]", clusters::make_oas),
@@ -18,20 +19,15 @@ pub const POLICIES: [(&str, &str, MakePolicy); 7] = [
     ("pas", "", clusters::make_pas),
     ("cbs", "", clusters::make_cbs),
     ("jpr", "", clusters::make_jpr),
+    ("colocate", ":set|partition|best", colocation::make),
 ];
 
 /// Policies that nodes have for the hosts that they know.
 const LIVE: [&str; 2] = ["in-order", "slices"];
 
-/// Policies that the format has and this program cannot treat yet.
-const NOT_YET: [&str; 1] = ["colocate"];
-
 /// Why a text is no policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// A policy of the format.
-    #[error("the policy {0} is not yet supported; there are {known}", known = known())]
-    NotYet(String),
     /// No policy at all.
     #[error("no policy is called {0:?}; there are {known}", known = known())]
     Unknown(String),
@@ -62,7 +58,6 @@ pub fn policy_named(text: &str) -> Result<Box<dyn Policy>, PolicyError> {
     let (name, parameter) = text.split_once(':').map_or((text, None), |(name, parameter)| (name, Some(parameter)));
     match POLICIES.iter().find(|(known, ..)| *known == name) {
         Some((.., make)) => make(parameter),
-        None if NOT_YET.contains(&name) => Err(PolicyError::NotYet(text.to_owned())),
         None => Err(PolicyError::Unknown(text.to_owned())),
     }
 }

@@ -97,7 +97,8 @@ impl Answer {
     /// Why the request failed, with the state in which it did.
     fn why_failed(&self) -> String {
         let why = self.why_not().unwrap_or_else(|| "no reason given".to_owned());
-        self.view().map_or_else(|| why.clone(), |view| format!("{:?} after {} attempts: {why}", view.state, view.attempts))
+        self.view()
+            .map_or_else(|| why.clone(), |view| format!("{:?} after {} attempts: {why}", view.state, view.attempts))
     }
 
     /// Why the request is not reserved, in words; `None` when it is, or when the entry point gave no reason.

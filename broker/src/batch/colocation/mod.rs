@@ -1,0 +1,18 @@
+//! Co-location: jobs that complement each other share hosts, at factors at which they fill them.
+//!
+//! Source: chapter 4 of the thesis on co-location. The policies behind it are in `policies/colocation.rs`.
+
+mod best;
+mod forms;
+mod pairing;
+mod problem;
+mod room;
+#[cfg(test)]
+mod tests;
+
+pub(super) use self::{
+    best::search,
+    forms::{Turns, partition, plain, set},
+    pairing::Roles,
+    problem::{Block, Job, Placed, Placement, Problem, RESOURCES_MAX},
+};

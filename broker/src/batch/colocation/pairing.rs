@@ -1,0 +1,245 @@
+//! The source's preprocessor: which jobs are to share hosts, and at which factors (steps 1 to 4 of figure 4.3).
+//!
+//! Source: section 4.3 of the thesis on co-location; equations 4.2 to 4.11. Invariant: every job is in exactly one group, and the jobs of a
+//! group fit on the hosts of its largest job together.
+
+use std::cmp::Reverse;
+
+use super::problem::{Job, Needs, Problem, RESOURCES_MAX, Sized};
+
+/// How different a demand may be from that for the processor and still count as alike (equation 4.2): the source's choice.
+const ALPHA_PERCENT: u64 = 10;
+/// How many times larger one of two jobs may be (equation 4.5), in hundredths: the source's choice.
+const SIZE_PERCENT: u128 = 175;
+/// Most partners of unlike width that are looked at for a job.
+const PARTNERS_MAX: usize = 64;
+
+/// The demand for a resource against that for the processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Low,
+    Alike,
+    High,
+}
+use Level::{Alike, High, Low};
+
+/// The class of a job by memory and input and output.
+type Class = (Level, Level);
+
+/// Jobs that are to share hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Group {
+    /// The jobs at their factors: the widest first, alone or beside each of the others.
+    pub jobs: Vec<(usize, Sized)>,
+}
+
+/// Which of a problem's resources is what the source calls so.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::batch) struct Roles {
+    /// The processor.
+    pub cpu: usize,
+    /// The two others.
+    pub others: (usize, usize),
+}
+
+struct Pairing<'a> {
+    problem: &'a Problem,
+    /// Jobs that are in no group yet, with their classes.
+    classes: Vec<Option<Class>>,
+    /// The scarcest resource.
+    scarcest: usize,
+    groups: Vec<Group>,
+}
+
+/// Steps 1 to 4.
+pub(super) fn groups(problem: &Problem, roles: Roles) -> Vec<Group> {
+    let classes = problem.jobs.iter().map(|job| Some(class(job, &problem.capacity, roles))).collect();
+    let mut pairing = Pairing { problem, classes, scarcest: scarcest(problem), groups: Vec::new() };
+    pairing.merge(&[(High, High)], &[(Low, Low)]);
+    pairing.merge(&[(Low, High)], &[(High, Low)]);
+    // What is left counts for both of the classes that it is nearest to; once it is in a group it is left no longer.
+    pairing.merge(&[(Alike, High), (Low, High), (High, High)], &[(Alike, Low), (Low, Low), (High, Low)]);
+    pairing.merge(&[(Low, Alike), (Low, Low), (Low, High)], &[(High, Alike), (High, Low), (High, High)]);
+    let alone = |job: usize| Group { jobs: vec![(job, whole(&problem.jobs[job], &problem.capacity))] };
+    let left = pairing.classes.iter().enumerate().filter(|(_, class)| class.is_some());
+    let left: Vec<Group> = left.map(|(job, _)| alone(job)).collect();
+    pairing.groups.extend(left);
+    pairing.groups
+}
+
+/// Equations 4.2 and 4.3, with demands as parts of a host.
+fn class(job: &Job, capacity: &Needs, roles: Roles) -> Class {
+    let part = |resource: usize, of: usize| u128::from(job.needs[resource]) * u128::from(capacity[of].max(1));
+    let level = |resource: usize| {
+        let (own, cpu) = (part(resource, roles.cpu) * 100, part(roles.cpu, resource));
+        if own < cpu * u128::from(100 - ALPHA_PERCENT) {
+            Low
+        } else if own > cpu * u128::from(100 + ALPHA_PERCENT) {
+            High
+        } else {
+            Alike
+        }
+    };
+    (level(roles.others.0), level(roles.others.1))
+}
+
+/// The resource of which all jobs together need most for longest.
+fn scarcest(problem: &Problem) -> usize {
+    let needed = |resource: &usize| {
+        let of_job = |job: &Job| u128::from(job.needs[*resource]) * u128::from(job.seconds.cast_unsigned());
+        (problem.jobs.iter().map(of_job).sum::<u128>() << 20) / u128::from(problem.capacity[*resource].max(1))
+    };
+    (0..RESOURCES_MAX).max_by_key(|resource| (needed(resource), Reverse(*resource))).unwrap_or(0)
+}
+
+/// Step 4: at the factor at which it fills a host, if it can, else as it is.
+fn whole(job: &Job, capacity: &Needs) -> Sized {
+    let most = |(need, capacity): (&u64, &u64)| (capacity * 1000).checked_div(*need).unwrap_or(u64::MAX);
+    let factor = job.needs.iter().zip(capacity).map(most).min().and_then(|factor| u32::try_from(factor).ok());
+    let factor = factor.filter(|factor| (job.scale.0..=job.scale.1).contains(factor));
+    job.at(factor.unwrap_or(job.plain()))
+}
+
+/// What is left of `room` beside a job.
+fn beside(room: &Needs, sized: &Sized) -> Option<Needs> {
+    let mut left = *room;
+    for (left, need) in left.iter_mut().zip(sized.needs) {
+        *left = left.checked_sub(need)?;
+    }
+    Some(left)
+}
+
+fn fits(room: &Needs, sized: &Sized) -> bool {
+    beside(room, sized).is_some()
+}
+
+/// Equation 4.10: the two jobs at the factors at which both have ended first, side by side on one host.
+fn scaled(one: &Job, other: &Job, capacity: &Needs) -> Option<(Sized, Sized)> {
+    let within = |seconds: i64| {
+        let pair = (one.at(one.within(seconds)?), other.at(other.within(seconds)?));
+        let left = beside(capacity, &pair.0)?;
+        fits(&left, &pair.1).then_some(pair)
+    };
+    let slowest = |job: &Job| job.seconds_at(job.scale.0);
+    let (mut never, mut enough) = (0, slowest(one).max(slowest(other)));
+    let mut best = within(enough)?;
+    while never + 1 < enough {
+        let middle = i64::midpoint(never, enough);
+        match within(middle) {
+            Some(pair) => (best, enough) = (pair, middle),
+            None => never = middle,
+        }
+    }
+    Some(best)
+}
+
+/// Equations 4.4 and 4.5.
+fn are_alike(one: &Job, other: &Job, capacity: &Needs) -> bool {
+    let size = |job: &Job| {
+        let part = |(need, capacity): (&u64, &u64)| (u128::from(*need) << 20) / u128::from((*capacity).max(1));
+        job.needs.iter().zip(capacity).map(part).max().unwrap_or(0) * u128::from(job.seconds.cast_unsigned())
+    };
+    let (one, other) = (size(one), size(other));
+    one.max(other) * 100 < one.min(other) * SIZE_PERCENT
+}
+
+/// Two jobs at the factors of equation 4.10, unless they are too unlike, or one after the other would be shorter.
+fn pair(one: &Job, other: &Job, capacity: &Needs) -> Option<(Sized, Sized)> {
+    if !are_alike(one, other, capacity) {
+        return None;
+    }
+    let pair = scaled(one, other, capacity)?;
+    (pair.0.seconds.max(pair.1.seconds) <= one.seconds + other.seconds).then_some(pair)
+}
+
+impl Pairing<'_> {
+    /// Steps 2 and 3 for two complementary classes, each perhaps of several.
+    fn merge(&mut self, one: &[Class], other: &[Class]) {
+        let mut of = |classes: &[Class], is_first: bool| {
+            let is_of = |job: &usize| self.classes[*job].is_some_and(|class| classes.contains(&class));
+            let mut jobs: Vec<usize> = (0..self.classes.len()).filter(is_of).collect();
+            jobs.sort_by_key(|job| {
+                let need = i128::from(self.problem.jobs[*job].needs[self.scarcest]);
+                (Reverse(self.problem.jobs[*job].seats), if is_first { -need } else { need })
+            });
+            jobs
+        };
+        let (first, second) = (of(one, true), of(other, false));
+        for job in &first {
+            if !self.merge_equal(*job, &second) {
+                self.merge_unequal(*job, &second);
+            }
+        }
+        for job in &second {
+            self.merge_unequal(*job, &first);
+        }
+    }
+
+    fn close(&mut self, jobs: Vec<(usize, Sized)>) -> bool {
+        jobs.iter().for_each(|(job, _)| self.classes[*job] = None);
+        self.groups.push(Group { jobs });
+        true
+    }
+
+    fn is_left(&self, job: usize) -> bool {
+        self.classes[job].is_some()
+    }
+
+    /// Merges a job with the first one of as many seats that suits it.
+    fn merge_equal(&mut self, job: usize, partners: &[usize]) -> bool {
+        let Problem { capacity, jobs, .. } = self.problem;
+        let suits = |other: &usize| {
+            let is_equal = *other != job && self.is_left(*other) && jobs[*other].seats == jobs[job].seats;
+            let (one, two) = is_equal.then(|| pair(&jobs[job], &jobs[*other], capacity))??;
+            Some(vec![(job, one), (*other, two)])
+        };
+        let found = if self.is_left(job) { partners.iter().find_map(suits) } else { None };
+        found.is_some_and(|group| self.close(group))
+    }
+
+    /// Merges a job with several that have as many seats together.
+    fn merge_unequal(&mut self, job: usize, partners: &[usize]) -> bool {
+        if !self.is_left(job) {
+            return false;
+        }
+        let Problem { capacity, jobs, .. } = self.problem;
+        let seats = jobs[job].seats;
+        let is_narrower = |other: &&usize| **other != job && self.is_left(**other) && jobs[**other].seats < seats;
+        let narrower: Vec<usize> = partners.iter().filter(is_narrower).copied().collect();
+        let group = narrower.iter().take(PARTNERS_MAX).enumerate().find_map(|(at, widest)| {
+            let (own, first) = pair(&jobs[job], &jobs[*widest], capacity)?;
+            let (left, seconds) = (beside(capacity, &own)?, own.seconds.max(first.seconds));
+            let sized = |other: &usize| {
+                let sized = jobs[*other].at(jobs[*other].within(seconds)?);
+                fits(&left, &sized).then_some((*other, sized))
+            };
+            let fitting: Vec<(usize, Sized)> = narrower[at + 1..].iter().filter_map(sized).collect();
+            let chosen = of_sum(&fitting, |(other, _)| jobs[*other].seats, seats - jobs[*widest].seats)?;
+            Some([(job, own), (*widest, first)].into_iter().chain(chosen).collect())
+        });
+        group.is_some_and(|group| self.close(group))
+    }
+}
+
+/// The first of these, in their order, whose sizes are `sum` together.
+fn of_sum<T: Copy>(items: &[T], size: impl Fn(&T) -> usize, sum: usize) -> Option<Vec<T>> {
+    // By sum: the item that reached it first, from the sum without it.
+    let mut last: Vec<Option<usize>> = vec![None; sum + 1];
+    for (at, item) in items.iter().enumerate() {
+        let size = size(item);
+        for reached in (size..=sum).rev() {
+            let from = reached - size;
+            if last[reached].is_none() && (from == 0 || last[from].is_some_and(|before| before < at)) {
+                last[reached] = Some(at);
+            }
+        }
+    }
+    let (mut left, mut chosen) = (sum, Vec::new());
+    while left > 0 {
+        let item = &items[last[left]?];
+        chosen.push(*item);
+        left -= size(item);
+    }
+    chosen.reverse();
+    Some(chosen)
+}

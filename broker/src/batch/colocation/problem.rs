@@ -1,0 +1,149 @@
+//! A batch of moldable jobs on equal hosts, in whole numbers.
+//!
+//! Source: section 4.2 of the thesis on co-location; `formats.md`, version 2 (`scale`). Invariant: a factor is inside the job's range, and
+//! amounts and lengths are rounded up, as everywhere.
+
+/// Most resources of a batch.
+pub(in crate::batch) const RESOURCES_MAX: usize = 8;
+
+/// An amount of each resource; those that the batch does not name are zero.
+pub(super) type Needs = [u64; RESOURCES_MAX];
+
+/// A job: seats that start together and last equally long.
+#[derive(Debug, Clone)]
+pub(in crate::batch) struct Job {
+    /// Its seats, each on a host of its own.
+    pub seats: usize,
+    /// How long each lasts at factor 1000, in seconds.
+    pub seconds: i64,
+    /// What each takes at factor 1000.
+    pub needs: Needs,
+    /// The smallest and the largest factor, in thousandths.
+    pub scale: (u32, u32),
+    /// When it may start, first and last.
+    pub starts: (i64, i64),
+    /// It must have ended by then.
+    pub deadline: i64,
+}
+
+/// A job at a factor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sized {
+    pub factor: u32,
+    pub seconds: i64,
+    pub needs: Needs,
+}
+
+impl Job {
+    /// The factor at which it is not scaled, or what comes nearest in its range.
+    pub fn plain(&self) -> u32 {
+        1000.clamp(self.scale.0, self.scale.1)
+    }
+
+    /// How long it lasts at this factor.
+    pub fn seconds_at(&self, factor: u32) -> i64 {
+        (self.seconds.cast_unsigned() * 1000).div_ceil(u64::from(factor)).cast_signed()
+    }
+
+    /// The job at this factor.
+    pub fn at(&self, factor: u32) -> Sized {
+        let needs = self.needs.map(|need| (need * u64::from(factor)).div_ceil(1000));
+        Sized { factor, seconds: self.seconds_at(factor), needs }
+    }
+
+    /// The smallest factor at which it lasts at most so long; none when it always lasts longer.
+    pub fn within(&self, seconds: i64) -> Option<u32> {
+        let needed = (self.seconds.cast_unsigned() * 1000).div_ceil(seconds.max(1).cast_unsigned());
+        let factor = u32::try_from(needed).ok()?.max(self.scale.0);
+        (factor <= self.scale.1).then_some(factor)
+    }
+
+    /// The largest factor at which it takes at most this; none when it always takes more.
+    pub fn inside(&self, room: &Needs) -> Option<u32> {
+        let most = |(need, room): (&u64, &u64)| (room * 1000).checked_div(*need).unwrap_or(u64::MAX);
+        let factor = self.needs.iter().zip(room).map(most).min()?.min(u64::from(self.scale.1));
+        u32::try_from(factor).ok().filter(|factor| *factor >= self.scale.0)
+    }
+
+    /// The last start at which it is in time when it lasts so long.
+    pub fn last_start(&self, seconds: i64) -> i64 {
+        self.starts.1.min(self.deadline - seconds)
+    }
+}
+
+/// Something on a host that the batch does not move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::batch) struct Block {
+    /// From when.
+    pub start: i64,
+    /// Until when.
+    pub end: i64,
+    /// How much.
+    pub needs: Needs,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(in crate::batch) struct Problem {
+    /// What each host has.
+    pub capacity: Needs,
+    /// By host: what is on it already.
+    pub taken: Vec<Vec<Block>>,
+    /// The jobs.
+    pub jobs: Vec<Job>,
+}
+
+/// Where and when a job runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::batch) struct Placement {
+    /// The start.
+    pub start: i64,
+    /// The factor.
+    pub factor: u32,
+    /// Its hosts.
+    pub hosts: Vec<usize>,
+}
+
+/// By job; none for one that found no place.
+pub(in crate::batch) type Placed = Vec<Option<Placement>>;
+
+/// What a schedule is worth; less is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::batch) struct Worth {
+    /// Jobs without a place.
+    pub postponed: usize,
+    /// The last ends of all hosts together.
+    pub run_time: i64,
+    /// The latest end.
+    pub makespan: i64,
+}
+
+impl Problem {
+    /// What a schedule is worth.
+    pub fn worth(&self, placed: &Placed) -> Worth {
+        let mut ends = vec![0; self.taken.len()];
+        for (job, placement) in self.jobs.iter().zip(placed) {
+            let Some(placement) = placement else { continue };
+            let end = placement.start + job.seconds_at(placement.factor);
+            placement.hosts.iter().for_each(|host| ends[*host] = end.max(ends[*host]));
+        }
+        Worth {
+            postponed: placed.iter().filter(|placement| placement.is_none()).count(),
+            run_time: ends.iter().sum(),
+            makespan: ends.iter().copied().max().unwrap_or(0),
+        }
+    }
+
+    /// No schedule of all jobs has a smaller run time: what is needed of the scarcest resource, on hosts that are full until they end.
+    pub fn area(&self) -> i64 {
+        let of_resource = |resource: usize| {
+            let needed = |job: &Job| {
+                // Amounts are rounded up, so no factor makes the product smaller.
+                job.seats as u128 * u128::from(job.needs[resource]) * u128::from(job.seconds.cast_unsigned())
+            };
+            let all: u128 = self.jobs.iter().map(needed).sum();
+            all.div_ceil(u128::from(self.capacity[resource].max(1)))
+        };
+        (0..RESOURCES_MAX).map(of_resource).max().and_then(|area| i64::try_from(area).ok()).unwrap_or(i64::MAX)
+    }
+}

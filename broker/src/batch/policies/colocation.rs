@@ -1,0 +1,235 @@
+//! `colocate:set`, `colocate:partition` and `colocate:best`: moldable requests that share equal hosts, for the least run time.
+//!
+//! Source: chapter 4 of the thesis on co-location. Invariant: the bound is what is needed of the scarcest resource; `best` is never worse
+//! than the two forms of the source and the order without them.
+
+use super::PolicyError;
+use crate::{
+    amount::Amount,
+    batch::{
+        BatchError, BatchObjective, Order,
+        colocation::{
+            Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Roles, Turns, partition, plain, search, set,
+        },
+        policy::Policy,
+        run::Run,
+    },
+    demand::Demand,
+    phases::Candidate,
+    plan::Plan,
+    request::Request,
+    resources::{ResourceName, amount_of},
+    scale::Factor,
+    time::{Time, Window},
+};
+
+/// What is never reached.
+const NEVER: i64 = i64::MAX / 4;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Set,
+    Partition,
+    Best,
+}
+
+struct Colocation {
+    form: Form,
+}
+
+/// Makes the policy.
+///
+/// # Errors
+/// It takes one of the three forms.
+pub(super) fn make(parameter: Option<&str>) -> Result<Box<dyn Policy>, PolicyError> {
+    let form = match parameter {
+        Some("set") => Form::Set,
+        Some("partition") => Form::Partition,
+        Some("best") => Form::Best,
+        got => {
+            let (expected, got) = ("colocate:set, colocate:partition or colocate:best", got.unwrap_or_default());
+            return Err(PolicyError::Parameter { policy: "colocate", expected, got: got.to_owned() });
+        }
+    };
+    Ok(Box::new(Colocation { form }))
+}
+
+impl Policy for Colocation {
+    fn name(&self) -> String {
+        let form = match self.form {
+            Form::Set => "set",
+            Form::Partition => "partition",
+            Form::Best => "best",
+        };
+        format!("colocate:{form}")
+    }
+
+    fn objective(&self) -> Option<BatchObjective> {
+        Some(BatchObjective::RunTime)
+    }
+
+    fn ignores(&self) -> &'static [&'static str] {
+        &["alternatives", "overlap"]
+    }
+
+    fn check(&self, run: &Run<'_>) -> Result<(), BatchError> {
+        let refused = |what: String| Err(BatchError::Refused { policy: self.name(), what });
+        if !matches!(run.options.order, Order::Fcfs | Order::Lpt | Order::Hdf) {
+            return refused("the order is lpt (the default) or hdf".to_owned());
+        }
+        if run.options.budget.is_some() {
+            return refused("a budget of the batch cannot be kept".to_owned());
+        }
+        let names = resources(run);
+        if names.len() > RESOURCES_MAX {
+            return refused(format!("at most {RESOURCES_MAX} resources, got {}", names.len()));
+        }
+        if self.form != Form::Best && roles(&names).is_none() {
+            return refused("per_host: expected cpu and at most two other resources in all requests".to_owned());
+        }
+        for asked in run.requests {
+            let Some(request) = asked.request() else { continue };
+            if let Some(what) = untreated(request) {
+                return refused(format!("request {}: {what}", asked.id));
+            }
+            let needs = request.demand().host_needs();
+            if let Some(host) = run.planner.candidates().find(|host| !needs.are_met_by(host.site, host.host)) {
+                return refused(format!("request {}: host {} cannot serve it, and all must", asked.id, host.host.id));
+            }
+        }
+        let equal = |host: &Candidate<'_>| -> Vec<u64> {
+            let speed = u64::from(host.host.speed.thousandths());
+            names.iter().map(|name| amount_of(&host.host.capacity, name).0).chain([speed]).collect()
+        };
+        let mut hosts = run.planner.candidates();
+        let first = hosts.next();
+        let other = hosts.find(|host| first.is_some_and(|first| equal(&first) != equal(host)));
+        match (first, other) {
+            (Some(first), Some(other)) => {
+                refused(format!("hosts {} and {} differ in capacity or speed", first.host.id, other.host.id))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> Vec<Option<Plan>> {
+        let (names, is_served) = (resources(run), |at: &usize| run.requests[*at].request().is_some());
+        let requests: Vec<usize> = (0..run.requests.len()).filter(is_served).collect();
+        let problem = problem(run, &names, &requests);
+        let turns = if run.options.order == Order::Hdf { Turns::Highest } else { Turns::Longest };
+        let placed = match (self.form, roles(&names)) {
+            (Form::Set, Some(roles)) => set(&problem, roles, turns),
+            (Form::Partition, Some(roles)) => partition(&problem, roles, turns),
+            (_, roles) => best(&problem, roles, turns),
+        };
+        run.proven = Some(problem.area());
+        plans(run, &requests, &placed)
+    }
+}
+
+/// The best that is found from the forms on.
+fn best(problem: &Problem, roles: Option<Roles>, turns: Turns) -> Placed {
+    let forms = roles.map(|roles| [set(problem, roles, turns), partition(problem, roles, turns)]);
+    let begun = forms.into_iter().flatten().chain([plain(problem, turns), plain(problem, Turns::Longest)]);
+    begun.min_by_key(|placed| problem.worth(placed)).map(|placed| search(problem, &placed)).unwrap_or_default()
+}
+
+/// What of a request the policy does not look at.
+fn untreated(request: &Request) -> Option<&'static str> {
+    let demand = request.demand();
+    if !demand.total().is_empty() {
+        Some("total: only amounts per host can be placed")
+    } else if demand.is_exclusive() {
+        Some("exclusive: seats share hosts")
+    } else if demand.traffic().is_some() {
+        Some("traffic: links are not looked at")
+    } else if demand.sites_max().is_some() {
+        Some("sites_max: sites are not looked at")
+    } else if request.budget().is_some() {
+        Some("budget: costs are not looked at")
+    } else {
+        None
+    }
+}
+
+/// The resources that the batch names, in order.
+fn resources(run: &Run<'_>) -> Vec<ResourceName> {
+    let demands = run.requests.iter().filter_map(|asked| asked.request()).map(Request::demand);
+    let mut names: Vec<ResourceName> = demands.flat_map(Demand::resources).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// What the source calls its three resources, if the batch has no others.
+fn roles(names: &[ResourceName]) -> Option<Roles> {
+    let cpu = names.iter().position(|name| name.as_str() == "cpu")?;
+    let mut others = (0..names.len()).filter(|at| *at != cpu);
+    // One that nothing is needed of is as good as none.
+    let mut other = || others.next().unwrap_or(RESOURCES_MAX - 1);
+    let roles = Roles { cpu, others: (other(), other()) };
+    (names.len() <= 3).then_some(roles)
+}
+
+fn problem(run: &Run<'_>, names: &[ResourceName], requests: &[usize]) -> Problem {
+    let vector = |amount: &dyn Fn(&ResourceName) -> Amount| {
+        let mut needs = [0; RESOURCES_MAX];
+        needs.iter_mut().zip(names).for_each(|(need, name)| *need = amount(name).0);
+        needs
+    };
+    let offset = |time: Time| time.0.saturating_sub(run.origin.0).clamp(-NEVER, NEVER);
+    let host = run.planner.candidates().next();
+    let capacity = vector(&|name| host.map_or(Amount::ZERO, |host| amount_of(&host.host.capacity, name)));
+    let taken = |candidate: Candidate<'_>| {
+        let occupancies = candidate.schedule.occupancies().flat_map(|(_, occupancy)| occupancy.steps());
+        let mut times: Vec<Time> = occupancies.map(|(time, _)| time).collect();
+        times.sort_unstable();
+        times.dedup();
+        let ends = times.iter().skip(1).copied().chain([Time(NEVER)]);
+        let block = |(start, end): (&Time, Time)| {
+            let moment = Window { start: *start, end: Time(start.0.saturating_add(1)) };
+            let needs = vector(&|name| candidate.schedule.peak(name, moment));
+            Block { start: offset(*start), end: offset(end), needs }
+        };
+        times.iter().zip(ends).map(block).filter(|block| block.needs.iter().any(|need| *need > 0)).collect()
+    };
+    let job = |at: &usize| {
+        let request = run.requests[*at].request()?;
+        let demand = request.demand();
+        let (first, last) = run.planner.starts(request).unwrap_or((Time::MAX, Time::ZERO));
+        let range = demand.scale().map_or(Factor::ONE..=Factor::ONE, |scale| scale.range());
+        Some(Job {
+            seats: demand.seats(),
+            seconds: demand.length_at(host?.host.speed).0.min(NEVER.cast_unsigned() >> 20).cast_signed(),
+            needs: vector(&|name| amount_of(demand.per_host(), name)),
+            scale: (range.start().thousandths(), range.end().thousandths()),
+            starts: (offset(first), offset(last)),
+            deadline: request.window().deadline.map_or(NEVER, offset),
+        })
+    };
+    Problem {
+        capacity,
+        taken: run.planner.candidates().map(taken).collect(),
+        jobs: requests.iter().filter_map(job).collect(),
+    }
+}
+
+/// The plans of a placement, by request of the batch; they occupy the snapshot.
+fn plans(run: &mut Run<'_>, requests: &[usize], placed: &Placed) -> Vec<Option<Plan>> {
+    let mut plans = vec![None; run.requests.len()];
+    for (at, placement) in requests.iter().zip(placed) {
+        run.reasons[*at] = "no start was found for it beside the others".to_owned();
+        let Some(Placement { start, factor, hosts }) = placement else { continue };
+        let mut hosts = hosts.clone();
+        hosts.sort_unstable();
+        let start = Time(run.origin.0.saturating_add(*start));
+        let asked = run.requests[*at].request().map(|asked| asked.at_factor(Factor::of_thousandths(*factor)));
+        let plan = asked.and_then(|asked| run.planner.plan_at(&asked, start, &hosts));
+        debug_assert!(plan.as_ref().is_some_and(|plan| run.planner.admits(plan)), "{placement:?}");
+        let Some(plan) = plan.filter(|plan| run.planner.admits(plan)) else { continue };
+        run.planner.occupy(&plan);
+        run.note(*at, 0, &plan, true);
+        plans[*at] = Some(plan);
+    }
+    plans
+}

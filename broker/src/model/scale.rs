@@ -1,0 +1,92 @@
+//! How far a moldable request may be stretched or squeezed, and the factor that is chosen.
+//!
+//! Source: `formats.md`, version 2 (`scale`); equations 4.6 to 4.8 of the thesis on co-location. Invariant: a factor is at least 1 and at
+//! most [`Factor::MAX`], and everything is rounded up.
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{amount::Amount, request_error::RequestError, resources::Amounts, time::Span};
+
+/// What amounts are multiplied with and lengths divided by, in thousandths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Factor(u32);
+
+impl Factor {
+    /// As asked.
+    pub const ONE: Factor = Factor(1000);
+    /// The largest.
+    pub const MAX: Factor = Factor(1_000_000);
+
+    /// The factor of so many thousandths, brought into the range of factors.
+    #[must_use]
+    pub fn of_thousandths(thousandths: u32) -> Factor {
+        Factor(thousandths.clamp(1, Factor::MAX.0))
+    }
+
+    /// In thousandths.
+    #[must_use]
+    pub fn thousandths(self) -> u32 {
+        self.0
+    }
+
+    /// Whether nothing is scaled, which is left out where it is written down.
+    #[must_use]
+    pub fn is_one(&self) -> bool {
+        *self == Factor::ONE
+    }
+
+    /// `ceil(amount * f / 1000)`.
+    #[must_use]
+    pub fn amount(self, amount: Amount) -> Amount {
+        let scaled = (u128::from(amount.0) * u128::from(self.0)).div_ceil(1000);
+        Amount(u64::try_from(scaled).unwrap_or(u64::MAX))
+    }
+
+    /// [`Factor::amount`] of each.
+    #[must_use]
+    pub fn amounts(self, amounts: &Amounts) -> Amounts {
+        amounts.iter().map(|(name, amount)| (name.clone(), self.amount(*amount))).collect()
+    }
+
+    /// `ceil(length * 1000 / f)`.
+    #[must_use]
+    pub fn length(self, length: Span) -> Span {
+        Span(length.0.saturating_mul(1000).div_ceil(u64::from(self.0)))
+    }
+}
+
+impl Default for Factor {
+    fn default() -> Factor {
+        Factor::ONE
+    }
+}
+
+/// The factors that a request allows, in thousandths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scale(u32, u32);
+
+impl Scale {
+    /// The factors.
+    #[must_use]
+    pub fn range(self) -> RangeInclusive<Factor> {
+        Factor(self.0)..=Factor(self.1)
+    }
+
+    /// As asked, or the end of the range that is nearest to that.
+    #[must_use]
+    pub fn plain(self) -> Factor {
+        Factor::ONE.clamp(Factor(self.0), Factor(self.1))
+    }
+
+    /// Checks the range.
+    ///
+    /// # Errors
+    /// [`RequestError::Scale`].
+    pub(super) fn checked(self) -> Result<Scale, RequestError> {
+        let is_range = 1 <= self.0 && self.0 <= self.1 && self.1 <= Factor::MAX.0;
+        if is_range { Ok(self) } else { Err(RequestError::Scale { min: self.0, max: self.1 }) }
+    }
+}
