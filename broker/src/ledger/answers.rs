@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Booking, BookingState, Books, Ledger, Output, ReplyToken,
+    receipts::SEATS_THAT_FIT,
     substitutes::{Substitutes, is_what_it_gives, replaced},
     uplink::talk_of,
 };
@@ -109,15 +110,14 @@ impl<B: Books> Ledger<B> {
             let reason = RefusalReason::NotAllowed(over.denial);
             return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
         }
-        let others = hold.may_substitute.then(|| Substitutes::of(&hold, &permit));
+        // On other hosts the receipt might be longer than the one that was checked.
+        let may_substitute = hold.may_substitute && hold.grants.len() <= SEATS_THAT_FIT;
+        let others = may_substitute.then(|| Substitutes::of(&hold, &permit));
         let talk = talk_of(&permit);
         let (given, window) = match self.admit((&hold.grants, talk), others.as_ref()) {
             Ok(admitted) => admitted,
             Err(reason) => return self.refusal_with_states(reason, (&hold.grants, talk), now),
         };
-        if let Err(why) = self.check_receipt(&hold.attempt, permit.user, given.as_ref().unwrap_or(&hold.grants)) {
-            return self.refusal(RefusalReason::Malformed(why));
-        }
         let hold_for = hold.hold_for.min(self.limits.hold_max).min(lease_max);
         let places = given.as_ref().map_or_else(Places::new, |given| replaced(given, &hold.grants));
         self.begin(Booking {
@@ -215,6 +215,7 @@ impl<B: Books> Ledger<B> {
         if held >= self.limits.max_holds || of_peer >= self.limits.max_holds_per_entry_point {
             return Err(RefusalReason::TooManyHolds(held as u64));
         }
+        self.check_receipt(&hold.attempt, permit.user, &hold.grants).map_err(RefusalReason::Malformed)?;
         self.check_other_attempts(hold, permit)?;
         self.check_account(hold, permit).map_err(RefusalReason::NotAllowed)
     }

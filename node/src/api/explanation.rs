@@ -177,6 +177,7 @@ mod tests {
                 shape: Default::default(),
                 start: Time(0),
                 traffic: None,
+                scale: Default::default(),
                 seats: vec![serde_json::from_str(&seat).unwrap()],
                 objective: ObjectiveValue { kind, value: 5, bound },
                 efficiency: 1.0,

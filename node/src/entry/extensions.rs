@@ -139,6 +139,7 @@ mod tests {
             shape: Default::default(),
             start: Time(window.0),
             traffic: None,
+            scale: Default::default(),
             seats: (0..).zip(hosts).map(seat).collect(),
             objective: ObjectiveValue {
                 kind: broker::request::ObjectiveKind::Start,

@@ -37,7 +37,6 @@ struct Search<'a> {
     placed: Placed,
     /// No job ends later.
     limit: i64,
-    /// The rarest first, which only the order of insertion needs.
     random: Xoshiro256PlusPlus,
 }
 
@@ -58,7 +57,7 @@ pub(in crate::batch) fn search(problem: &Problem, begun: &Placed) -> Placed {
 impl Search<'_> {
     fn run(&mut self, work: u64, bound: i64) -> Placed {
         let hosts = self.room.hosts();
-        let jobs = self.problem.jobs.len() as i64;
+        let jobs = (self.problem.jobs.len() as u64).cast_signed();
         let mean = self.problem.jobs.iter().map(|job| job.seconds).sum::<i64>() / jobs.max(1);
         let mut best = (self.worth(), self.placed.clone());
         self.room.work = 0;
@@ -66,7 +65,7 @@ impl Search<'_> {
             // A step that looks at nothing is work too.
             self.room.work += 1;
             let before = self.worth();
-            let heat = (mean / HEAT_PART) * (work - self.room.work.min(work)) as i64 / work as i64;
+            let heat = (mean / HEAT_PART) * work.saturating_sub(self.room.work).cast_signed() / work.cast_signed();
             let undo = self.step();
             let after = self.worth();
             let is_kept = after.postponed <= before.postponed && after.run_time <= before.run_time + heat;
@@ -112,7 +111,7 @@ impl Search<'_> {
         hosts.dedup();
         let mut keyed: Vec<(i64, usize)> = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let area = self.problem.jobs[job].seconds * self.problem.jobs[job].seats as i64;
+            let area = self.problem.jobs[job].seconds * (self.problem.jobs[job].seats as u64).cast_signed();
             keyed.push((area * self.random.random_range(2..=6), job));
         }
         keyed.sort_unstable_by_key(|key| Reverse(*key));

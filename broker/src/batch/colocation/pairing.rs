@@ -155,7 +155,7 @@ fn pair(one: &Job, other: &Job, capacity: &Needs) -> Option<(Sized, Sized)> {
 impl Pairing<'_> {
     /// Steps 2 and 3 for two complementary classes, each perhaps of several.
     fn merge(&mut self, one: &[Class], other: &[Class]) {
-        let mut of = |classes: &[Class], is_first: bool| {
+        let of = |classes: &[Class], is_first: bool| {
             let is_of = |job: &usize| self.classes[*job].is_some_and(|class| classes.contains(&class));
             let mut jobs: Vec<usize> = (0..self.classes.len()).filter(is_of).collect();
             jobs.sort_by_key(|job| {

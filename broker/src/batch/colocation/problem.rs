@@ -46,7 +46,7 @@ impl Job {
     }
 
     /// The job at this factor.
-    pub fn at(&self, factor: u32) -> Sized {
+    pub(super) fn at(&self, factor: u32) -> Sized {
         let needs = self.needs.map(|need| (need * u64::from(factor)).div_ceil(1000));
         Sized { factor, seconds: self.seconds_at(factor), needs }
     }

@@ -25,14 +25,14 @@ fn job(seats: usize, seconds: i64, asked: (u64, u64, u64), scale: (u32, u32)) ->
 fn drawn(seed: u64, hosts: usize, seats_max: usize, balanced: u32) -> Problem {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (mut jobs, mut load) = (Vec::new(), 0);
-    while load < 86_400 * 1000 * hosts as i64 {
+    while load < 86_400_000 * hosts as u64 {
         let [first, second, third] = [(); 3].map(|()| random.random_range(1..=5) * 200);
         let is_balanced = random.random_range(0..100) < balanced;
         let asked = if is_balanced { (first, first, first) } else { (first, second, third) };
         let most = asked.0.max(asked.1).max(asked.2);
         let scale = (random.random_range(300..=1000), (1_000_000 / most as u32).min(random.random_range(1000..=2000)));
         let one = job(random.random_range(1..=seats_max), random.random_range(7_200..=25_200), asked, scale);
-        load += one.seconds * one.seats as i64 * most as i64;
+        load += one.seconds.cast_unsigned() * one.seats as u64 * most;
         jobs.push(one);
     }
     Problem { capacity: needs(1000, 1000, 1000), taken: vec![Vec::new(); hosts], jobs }
@@ -93,36 +93,5 @@ fn what_is_placed_fits_and_best_is_never_worse() {
         check(&problem, &best);
         assert!(problem.worth(&best) <= problem.worth(&first));
         assert!(problem.worth(&best).run_time >= problem.area());
-    }
-}
-
-/// Prints what each form gains; `cargo test -p broker --release colocation_figures -- --ignored --nocapture`.
-#[test]
-#[ignore = "prints figures"]
-fn colocation_figures() {
-    for (hosts, seats) in [(5, 1), (5, 2), (15, 1), (15, 4), (30, 1), (30, 9), (100, 1), (100, 30)] {
-        let mut sums = [0.0; 5];
-        for seed in 0..4 {
-            let problem = drawn(seed, hosts, seats, (seed as u32 % 4) * 33);
-            let ljf = plain(&problem, Turns::Longest);
-            let started = std::time::Instant::now();
-            let forms = [set(&problem, ROLES, Turns::Longest), partition(&problem, ROLES, Turns::Longest)];
-            let first = forms.iter().chain([&ljf]).min_by_key(|placed| problem.worth(placed)).unwrap().clone();
-            let best = search(&problem, &first);
-            sums[4] += started.elapsed().as_secs_f64();
-            let of = |placed: &Placed| problem.worth(placed).run_time as f64;
-            let gain = |value: f64| 100.0 * (1.0 - value / of(&ljf));
-            for (sum, value) in sums.iter_mut().zip([of(&forms[0]), of(&forms[1]), of(&best), problem.area() as f64]) {
-                *sum += gain(value);
-            }
-        }
-        println!(
-            "{hosts} {seats}: set {:.1} partition {:.1} best {:.1} bound {:.1}, {:.2} s",
-            sums[0] / 4.0,
-            sums[1] / 4.0,
-            sums[2] / 4.0,
-            sums[3] / 4.0,
-            sums[4] / 4.0
-        );
     }
 }
