@@ -283,7 +283,11 @@ fn checked_scale(document: &RequestDocument) -> Result<Option<Scale>, RequestErr
     if document.per_host.is_empty() && document.total.is_empty() {
         return refused("there are no amounts to scale");
     }
-    scale.checked().map(Some)
+    if !scale.is_range() {
+        let (min, max) = (scale.range().start().thousandths(), scale.range().end().thousandths());
+        return Err(RequestError::Scale { min, max });
+    }
+    Ok(Some(scale))
 }
 
 pub(super) fn checked_demand(document: RequestDocument) -> Result<Demand, RequestError> {

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{amount::Amount, request_error::RequestError, resources::Amounts, time::Span};
+use crate::model::{amount::Amount, resources::Amounts, time::Span};
 
 /// What amounts are multiplied with and lengths divided by, in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -81,12 +81,8 @@ impl Scale {
         Factor::ONE.clamp(Factor(self.0), Factor(self.1))
     }
 
-    /// Checks the range.
-    ///
-    /// # Errors
-    /// [`RequestError::Scale`].
-    pub(super) fn checked(self) -> Result<Scale, RequestError> {
-        let is_range = 1 <= self.0 && self.0 <= self.1 && self.1 <= Factor::MAX.0;
-        if is_range { Ok(self) } else { Err(RequestError::Scale { min: self.0, max: self.1 }) }
+    /// Whether it is a range of factors, unlike what may be written down.
+    pub(super) fn is_range(self) -> bool {
+        1 <= self.0 && self.0 <= self.1 && self.1 <= Factor::MAX.0
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
 use broker::{
-    batch::{BatchLine, BatchObjective, Order},
+    batch::BatchLine,
     ids::RequestId,
     negotiation::HandedPlan,
     offline::Asked,
@@ -22,13 +22,13 @@ use broker::{
 };
 use futures::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 use tracing::{info, warn};
 use utoipa::ToSchema;
 
 use super::{
     authority::About,
     batch::{BatchQuestion, How, answer},
+    batch_every::{EveryQuestion, RunQuestion, RunsEvery},
     extract::{Body, in_range},
     problem::Problem,
     requests::{has_allowance, read_body},
@@ -57,48 +57,6 @@ const SETTLE_WAIT: Duration = Duration::from_secs(120);
 /// Longest time from one run of the node to the next: a year.
 const EVERY_S_MAX: u64 = 366 * 86_400;
 
-/// How often the node runs batches by itself, and how.
-pub type BatchRuns = watch::Sender<(Option<Duration>, RunQuestion)>;
-
-/// Body of `POST /v1/batches/every`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EveryQuestion {
-    /// Seconds from the end of one run to the next; none: only when somebody asks.
-    #[schema(minimum = 1)]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub every_s: Option<u64>,
-    /// How each is planned.
-    #[serde(default)]
-    pub how: RunQuestion,
-}
-
-/// How often the node runs batches by itself.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct RunsEvery {
-    /// Seconds from the end of one run to the next; none: only when somebody asks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub every_s: Option<u64>,
-}
-
-/// Body of `POST /v1/batches/run`: how what waits is planned.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RunQuestion {
-    /// `in-order` or `slices:K`; else that of the configuration.
-    #[schema(pattern = "^(in-order|slices:[1-9][0-9]{0,17})$")]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<String>,
-    /// Whose turn is first.
-    #[schema(value_type = schema::BatchOrder)]
-    #[serde(default)]
-    pub order: Order,
-    /// What is least for all together.
-    #[schema(value_type = schema::BatchObjectiveKind)]
-    #[serde(default)]
-    pub objective: BatchObjective,
-}
-
 /// What a run has come to.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BatchRun {
@@ -110,13 +68,11 @@ pub struct BatchRun {
     pub batch: Option<BatchLine>,
 }
 
-impl RunQuestion {
-    /// What it asks of all requests together, on this node.
-    fn about(self, state: &ApiState) -> BatchQuestion {
-        let RunQuestion { policy, order, objective } = self;
-        let policy = policy.unwrap_or_else(|| state.waiting.policy.clone());
-        BatchQuestion { policy, order, objective, ..BatchQuestion::default() }
-    }
+/// What a run asks of all requests together, on this node.
+fn about(question: RunQuestion, state: &ApiState) -> BatchQuestion {
+    let RunQuestion { policy, order, objective } = question;
+    let policy = policy.unwrap_or_else(|| state.waiting.policy.clone());
+    BatchQuestion { policy, order, objective, ..BatchQuestion::default() }
 }
 
 /// Plans what waits of the caller's requests (all of them for the operator), submits each as planned, and answers when all have come to
@@ -141,10 +97,10 @@ pub async fn run_every(
     let EveryQuestion { every_s, how } = read_body("every", &body)?;
     let least = BATCH_EVERY_MIN.as_secs();
     let every_s = every_s.map(|every_s| in_range("every_s", every_s, least..=EVERY_S_MAX)).transpose()?;
-    How::of(&how.clone().about(&state))?;
+    How::of(&about(how.clone(), &state))?;
     state.batch_runs.send_replace((every_s.map(Duration::from_secs), how));
-    let about = every_s.map_or_else(|| "never".to_owned(), |every_s| format!("every {every_s} s"));
-    Ok((About::of(&about), Json(RunsEvery { every_s })))
+    let words = every_s.map_or_else(|| "never".to_owned(), |every_s| format!("every {every_s} s"));
+    Ok((About::of(&words), Json(RunsEvery { every_s })))
 }
 
 /// Runs a batch again and again, as often as the node is told to, for as long as it is up.
@@ -186,7 +142,7 @@ async fn run(
     (is_wanted, is_stranger): (impl Fn(&WaitingRecord) -> bool, bool),
     question: RunQuestion,
 ) -> Result<BatchRun, Problem> {
-    let how = How::of(&question.about(state))?;
+    let how = How::of(&about(question, state))?;
     let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node plans a batch; try again in a moment");
     let turn = state.waiting.turn().ok_or_else(busy)?;
     let failed = |error| disk_failed(state, error);

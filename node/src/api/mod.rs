@@ -6,6 +6,7 @@
 pub mod accounts;
 pub mod authority;
 pub mod batch;
+pub mod batch_every;
 pub mod batch_run;
 pub mod bookings;
 pub mod challenge;

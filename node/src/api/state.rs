@@ -12,7 +12,7 @@ use discovery::Discovery;
 use tracing::warn;
 
 use super::{
-    batch_run::BatchRuns, challenge::Challenges, prices::PricesSeen, rates::Rates, request_view::SiteWords,
+    batch_every::BatchRuns, challenge::Challenges, prices::PricesSeen, rates::Rates, request_view::SiteWords,
     scopes::Caller, sessions::Sessions, upkeep::Upkeep,
 };
 use crate::{

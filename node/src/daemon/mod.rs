@@ -34,7 +34,8 @@ pub use self::error::DaemonError;
 use self::{clock_watch::ClockWatch, doors::Doors};
 use crate::{
     api::{
-        batch_run::{RunQuestion, run_batches},
+        batch_every::RunQuestion,
+        batch_run::run_batches,
         events::watch_sites,
         sessions::Sessions,
         state::{ApiState, Strangers},

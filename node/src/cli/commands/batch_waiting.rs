@@ -10,7 +10,8 @@ use jiff::tz::TimeZone;
 use super::{Context, batch::batch_text, batch_file::Reading};
 use crate::{
     api::{
-        batch_run::{BatchRun, EveryQuestion, RunQuestion, RunsEvery},
+        batch_every::{EveryQuestion, RunQuestion, RunsEvery},
+        batch_run::BatchRun,
         waiting::{WaitingList, WaitingState, WaitingView},
     },
     cli::{

@@ -156,7 +156,8 @@ mod tests {
             ),
             ("slices:2", many + "{\"hosts\":1,\"duration\":0}", "64 r.jsonl:1000: duration: expected 1 to"),
             ("slices:0", good(1), "64 --batch: slices: expected slices:K"),
-            ("colocate:set", good(1), "64 --batch: the policy colocate:set is not yet supported"),
+            ("colocate:set", good(1), "64 r.jsonl: colocate:set: per_host: expected cpu and at most two"),
+            ("colocate", good(1), "64 --batch: colocate: expected colocate:set, colocate:partition or colocate:best"),
             (
                 "pas",
                 "{\"hosts\":1,\"duration\":9,\"total\":{\"cpu\":7}}".to_owned(),

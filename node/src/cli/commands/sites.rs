@@ -85,7 +85,7 @@ mod tests {
         )
         .unwrap();
         let expected = "SITE  NAME                     HOSTS  UPLINK                   SCHEDULE  AGE  ADVERT AGE  EXPIRES IN  ADDRESS\n\
-             12D3  al\\u{1b}pha (this node)  4      -                      current   -    0s          10m         /ip4/127.0.0.1/tcp/1\n\
+             12D3  al\\u{1b}pha (this node)  4      -                        current   -    0s          10m         /ip4/127.0.0.1/tcp/1\n\
              12D4  beta                     1      1Gbit/s, 700Mbit/s free  current   -    0s          10m         -\n";
         assert_eq!(printed(&list, OutputFormat::Table), expected);
         let ban = BanView { site: SiteId::new("12E").unwrap(), why: "lies".to_owned(), until: Time(86_400), times: 2 };

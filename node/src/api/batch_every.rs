@@ -1,0 +1,52 @@
+//! How often the node runs batches by itself, and how: what is said of it, and what is kept of it while the node is up.
+
+use std::time::Duration;
+
+use broker::batch::{BatchObjective, Order};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use utoipa::ToSchema;
+
+use super::schema;
+
+/// How often the node runs batches by itself, and how.
+pub type BatchRuns = watch::Sender<(Option<Duration>, RunQuestion)>;
+
+/// Body of `POST /v1/batches/every`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EveryQuestion {
+    /// Seconds from the end of one run to the next; none: only when somebody asks.
+    #[schema(minimum = 1)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_s: Option<u64>,
+    /// How each is planned.
+    #[serde(default)]
+    pub how: RunQuestion,
+}
+
+/// How often the node runs batches by itself.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RunsEvery {
+    /// Seconds from the end of one run to the next; none: only when somebody asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_s: Option<u64>,
+}
+
+/// Body of `POST /v1/batches/run`: how what waits is planned.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunQuestion {
+    /// `in-order` or `slices:K`; else that of the configuration.
+    #[schema(pattern = "^(in-order|slices:[1-9][0-9]{0,17})$")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// Whose turn is first.
+    #[schema(value_type = schema::BatchOrder)]
+    #[serde(default)]
+    pub order: Order,
+    /// What is least for all together.
+    #[schema(value_type = schema::BatchObjectiveKind)]
+    #[serde(default)]
+    pub objective: BatchObjective,
+}
