@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    authority::About,
+    authority::{About, needs_submit},
     extract::Body,
     problem::Problem,
     request_view::RequestView,
@@ -19,14 +19,18 @@ use super::{
     scopes::Caller,
     state::ApiState,
 };
-use crate::entry::together::{Part, TOGETHER_MAX};
+use crate::{
+    entry::together::{Part, TOGETHER_MAX},
+    trust::Scope,
+};
 
 /// Body of `POST /v1/batches/submit`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TogetherQuestion {
     /// As for `POST /v1/requests`, each with its plan, and none `replans`.
-    #[schema(value_type = Vec<schema::Submission>, min_items = 1, max_items = 100)]
+    #[schema(value_type = Vec<schema::Submission>, min_items = 1, max_items = 100, required)]
+    #[serde(default)]
     pub requests: Vec<Value>,
 }
 
@@ -46,6 +50,9 @@ pub async fn submit_together(
 ) -> Result<(StatusCode, Extension<About>, Json<TiedRequests>), Problem> {
     let TogetherQuestion { requests } = read_body("batch", &body)?;
     let count = requests.len();
+    if count == 0 && !caller.has(Scope::Submit) {
+        return Err(needs_submit(&caller));
+    }
     if count == 0 || count > TOGETHER_MAX {
         let message = format!("1 to {TOGETHER_MAX} requests are reserved together; there are {count}");
         return Err(Problem::wrong("requests", message));
