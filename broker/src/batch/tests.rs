@@ -366,3 +366,31 @@ fn no_link_is_given_twice() {
         }
     }
 }
+
+#[test]
+fn moldable_requests_share_equal_hosts_and_one_that_is_too_large_waits() {
+    let text =
+        r#"{"format":"kolo-grid/2","hosts":[{"id":"h","site":"s","resources":{"cpu":1000,"memory":1024,"io":100}}]}"#;
+    let planner = OfflinePlanner::new(GridSnapshot::read(text).unwrap(), Settings::default(), 1, false);
+    let request = |cpu: u64, memory: u64, io: u64, scale: &str| {
+        let amounts = format!(r#"{{"cpu":{cpu},"memory":{memory},"io":{io}}}"#);
+        format!(r#"{{"hosts":1,"duration":600,"earliest":0,"per_host":{amounts},"scale":{scale}}}"#)
+    };
+    let lines = [
+        request(900, 205, 20, "[500,1100]"),
+        request(300, 922, 90, "[500,1100]"),
+        request(5_000, 1, 1, "[500,1000]"),
+        request(1_250, 100, 10, "[800,1000]"),
+    ];
+    let asked: Vec<Asked> = (1..).zip(&lines).map(|(line, text)| planner.read_line(line, text).unwrap()).collect();
+    for policy in ["colocate:set", "colocate:partition", "colocate:best"] {
+        let policy = policy_named(policy).unwrap();
+        let answer = plan(&*policy, &planner, &asked, &Options::default(), &|| Duration::ZERO).unwrap();
+        let scales: Vec<Option<u32>> =
+            answer.lines.iter().map(|line| line.outcome.plan().map(|plan| plan.scale.thousandths())).collect();
+        assert_eq!(scales, [Some(833), Some(833), None, Some(800)], "{}", policy.name());
+        assert_eq!((answer.batch.placed, answer.batch.run_time), (3, 721 + 750));
+        let PlanOutcome::Rejected(rejection) = &answer.lines[2].outcome else { panic!("{answer:?}") };
+        assert!(rejection.reason.detail().contains("0 of 1 hosts satisfy"), "{}", rejection.reason.detail());
+    }
+}

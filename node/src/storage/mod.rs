@@ -107,14 +107,17 @@ impl Store {
         }
         let (done, written) = oneshot::channel();
         self.batches.send(Batch { changes, done }).await.map_err(|_| StoreError::Stopped)?;
-        Ok(Written(Some(written)))
+        Ok(Written(Some((written, self.batches.clone()))))
     }
 }
 
 /// Changes that are being written.
 #[derive(Debug)]
 #[must_use = "changes are acknowledged only when they are on disk"]
-pub struct Written(Option<oneshot::Receiver<Result<(), StoreError>>>);
+pub struct Written(Option<Answer>);
+
+/// What the writer answers, and its queue, which is closed when it has stopped.
+type Answer = (oneshot::Receiver<Result<(), StoreError>>, mpsc::Sender<Batch>);
 
 impl Written {
     /// Waits until the changes are on disk.
@@ -122,9 +125,12 @@ impl Written {
     /// # Errors
     /// [`StoreError`] when they are not, and then nothing later will be.
     pub async fn on_disk(self) -> Result<(), StoreError> {
-        match self.0 {
-            Some(written) => written.await.map_err(|_| StoreError::Stopped)?,
-            None => Ok(()),
+        let Some((mut written, batches)) = self.0 else { return Ok(()) };
+        tokio::select! {
+            biased;
+            result = &mut written => result.map_err(|_| StoreError::Stopped)?,
+            // What was sent while the writer stopped may stay in the queue, where nobody drops it. The writer answers before it stops.
+            () = batches.closed() => written.try_recv().map_err(|_| StoreError::Stopped)?,
         }
     }
 }

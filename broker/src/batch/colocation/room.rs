@@ -67,6 +67,9 @@ impl Room {
     /// Whether this fits on a host from `start` on; else the first later start that is not excluded by what was in the way.
     pub fn fits(&mut self, host: usize, start: i64, sized: &Sized) -> Result<(), i64> {
         self.work += 1;
+        if exceeds(&[0; RESOURCES_MAX], &sized.needs, &self.capacity) {
+            return Err(i64::MAX);
+        }
         let end = start + sized.seconds;
         let seats = &self.hosts[host];
         let beside = |seat: &&Seat| seat.block.start < end && start < seat.block.end;

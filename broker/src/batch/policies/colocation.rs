@@ -14,7 +14,7 @@ use crate::{
         policy::Policy,
         run::Run,
     },
-    demand::Demand,
+    demand::{Demand, Unmet},
     phases::Candidate,
     plan::Plan,
     request::Request,
@@ -93,7 +93,12 @@ impl Policy for Colocation {
                 return refused(format!("request {}: {what}", asked.id));
             }
             let needs = request.demand().host_needs();
-            if let Some(host) = run.planner.candidates().find(|host| !needs.are_met_by(host.site, host.host)) {
+            // One that is too large for every host is postponed.
+            let is_out = |host: &Candidate<'_>| {
+                let unmet = needs.first_unmet(host.site, host.host);
+                unmet.is_some_and(|unmet| !matches!(unmet, Unmet::Minimum(..)))
+            };
+            if let Some(host) = run.planner.candidates().find(is_out) {
                 return refused(format!("request {}: host {} cannot serve it, and all must", asked.id, host.host.id));
             }
         }
@@ -219,7 +224,11 @@ fn plans(run: &mut Run<'_>, requests: &[usize], placed: &Placed) -> Vec<Option<P
     let mut plans = vec![None; run.requests.len()];
     for (at, placement) in requests.iter().zip(placed) {
         run.reasons[*at] = "no start was found for it beside the others".to_owned();
-        let Some(Placement { start, factor, hosts }) = placement else { continue };
+        let Some(Placement { start, factor, hosts }) = placement else {
+            // The planner of single requests knows of more than this reason.
+            let _ = run.plan(*at, false);
+            continue;
+        };
         let mut hosts = hosts.clone();
         hosts.sort_unstable();
         let start = Time(run.origin.0.saturating_add(*start));
