@@ -132,7 +132,7 @@ impl Medium for World {
         if let Question::Eviction { attempts, .. } = question {
             if matches!(answer, SiteAnswer::Released { .. }) {
                 self.grid.truth.note_evicted(node, attempts);
-                checks::check_ledger(&mut self.grid, node);
+                checks::check_taken_back(&mut self.grid, node);
             }
             return;
         }

@@ -30,7 +30,8 @@ pub use self::{
 };
 use super::grid::Grid;
 
-/// A site's ledger has changed.
+/// A site's ledger has changed, and was told the time: a slow node's timer may be late, but no event finds a hold that has
+/// lapsed.
 pub fn check_ledger(grid: &mut Grid, node: usize) {
     let now = grid.clock(node);
     let Some(running) = grid.nodes[node].running() else { return };
@@ -61,6 +62,11 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
         let what = format!("s{node} has #{} of {}", attempt.attempt, attempt.entry_point);
         return grid.violate("nothing more is given to who was evicted", Some(&attempt.request), what);
     }
+    check_taken_back(grid, node);
+}
+
+/// A site has told its owner what it has taken back, or its ledger has changed.
+pub fn check_taken_back(grid: &mut Grid, node: usize) {
     let is_on_disk = |attempt: &&AttemptId| grid.nodes[node].disk.reservations.contains_key(*attempt);
     let kept = grid.truth.evicted_at(node).find(is_on_disk).cloned();
     if let Some(attempt) = kept {
