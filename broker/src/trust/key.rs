@@ -2,13 +2,23 @@
 //!
 //! Invariant: a [`PublicKey`] is 32 bytes, whether a key of the curve or not; that is found when it verifies something.
 
-use std::fmt;
+use std::{cell::RefCell, fmt};
 
 use data_encoding::HEXLOWER;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use sha2::{Digest, Sha512};
 
-use super::TrustError;
+use super::{TrustError, cache::Cache};
+
+/// Signatures that a thread remembers as good.
+const VERIFIED_MAX: usize = 1024;
+
+thread_local! {
+    /// What this thread has verified of late, by the digest of key, signature and message: each step of a request opens the same
+    /// statements again. Nobody sees it but by the time that it saves.
+    static VERIFIED: RefCell<Cache<[u8; 64], ()>> = RefCell::new(Cache::new(VERIFIED_MAX, usize::MAX));
+}
 
 /// Characters of a [`PublicKey::fingerprint`].
 pub const FINGERPRINT_CHARACTERS: usize = 16;
@@ -54,8 +64,18 @@ impl PublicKey {
 
     /// Whether `signature` is this key's over `message`. Strict: weak keys and malleable signatures are refused.
     pub(super) fn has_signed(&self, message: &[u8], signature: &Signature) -> bool {
+        let digest = Sha512::new().chain_update(self.0).chain_update(signature.0).chain_update(message).finalize();
+        let digest: [u8; 64] = digest.into();
+        if VERIFIED.with_borrow(|verified| verified.get(&digest).is_some()) {
+            return true;
+        }
         let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
-        VerifyingKey::from_bytes(&self.0).is_ok_and(|key| key.verify_strict(message, &signature).is_ok())
+        let is_signed =
+            VerifyingKey::from_bytes(&self.0).is_ok_and(|key| key.verify_strict(message, &signature).is_ok());
+        if is_signed {
+            VERIFIED.with_borrow_mut(|verified| verified.insert(&digest, (), 0));
+        }
+        is_signed
     }
 }
 
