@@ -1,16 +1,16 @@
 //! The hosts of the site: from `[[hosts]]` tables or from a snapshot.
 //!
-//! Invariant: host ids are unique in the site, and there is at least one host. Amounts are read as people
-//! write them.
+//! Invariant: ids of hosts and classes are unique in the site, and there is at least one host. Amounts are read as people
+//! write them. A class (`count`) is its hosts, each of which knows it.
 
 use std::{collections::BTreeMap, collections::BTreeSet, path::Path};
 
 use broker::{
-    host::Host,
+    host::{Host, hosts_of_class},
     ids::HostId,
     resources::{Amounts, Attributes, ResourceName},
     schedule::Schedule,
-    snapshot::GridSnapshot,
+    snapshot::{GridSnapshot, SnapshotHost},
 };
 use discovery::check::{HOSTS_PER_SITE_MAX, check_host};
 use serde::Deserialize;
@@ -22,7 +22,17 @@ use crate::text::{
     speed::written_speed,
 };
 
-/// One `[[hosts]]` table.
+/// When the site says which host of a class a seat has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Binding {
+    /// When it begins.
+    Late,
+    /// When it is reserved.
+    Early,
+}
+
+/// One `[[hosts]]` table: a host, or a class of like hosts.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostTable {
@@ -35,6 +45,10 @@ pub struct HostTable {
     pub attributes: Attributes,
     /// Times the reference speed, such as `1.5`.
     pub speed: Option<serde_json::Value>,
+    /// So many hosts that are alike; without it, one.
+    pub count: Option<u64>,
+    /// When its seats get their hosts.
+    pub binding: Option<Binding>,
 }
 
 impl HostTable {
@@ -55,6 +69,16 @@ impl HostTable {
         ];
         let speed = self.speed.as_ref().and_then(|speed| Value::try_from(speed).ok());
         written.extend(speed.map(|speed| ("speed", speed, "Times the reference speed. Default: 1.")));
+        let count = self.count.and_then(|count| Value::try_from(count).ok());
+        written.extend(
+            count.map(|count| ("count", count, "So many hosts that are alike: ID-1, ID-2, ... Default: one host.")),
+        );
+        let binding = self.binding.map(|binding| match binding {
+            Binding::Late => "late",
+            Binding::Early => "early",
+        });
+        let meaning = "When a seat gets its host of the class: late (when it begins) or early. Default: late.";
+        written.extend(binding.map(|binding| ("binding", Value::String(binding.to_owned()), meaning)));
         written
     }
 }
@@ -63,6 +87,8 @@ impl HostTable {
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnHost {
     pub host: Host,
+    /// The class among whose hosts its seats float until they begin.
+    pub class: Option<HostId>,
     /// The owner's own work, which Kolo plans around.
     pub own_work: Schedule,
 }
@@ -79,8 +105,9 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
     let mut ids = BTreeSet::new();
     let mut hosts = Vec::new();
     for table in tables {
-        if !ids.insert(&table.id) {
-            return Err(wrong(&table.id, "", "the id is used twice".to_owned()));
+        let members = members(table, hosts.len()).map_err(|(key, message)| wrong(&table.id, key, message))?;
+        if let Some(id) = [&table.id].into_iter().chain(&members).find(|id| !ids.insert((*id).clone())) {
+            return Err(wrong(id, "", "the id is used twice".to_owned()));
         }
         let mut capacity = Amounts::new();
         for (name, written) in &table.resources {
@@ -92,10 +119,26 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
         let speed = speed.map_err(|message| wrong(&table.id, ": speed", message))?.unwrap_or_default();
         let (id, attributes) = (table.id.clone(), table.attributes.clone());
         let host = Host { id, capacity, attributes, speed, tariff: Default::default() };
-        hosts.push(OwnHost { host, own_work: Schedule::default() });
+        let class = (table.binding != Some(Binding::Early)).then(|| table.id.clone());
+        let own = |host, class| OwnHost { host, class, own_work: Schedule::default() };
+        if table.count.is_none() {
+            hosts.push(own(host, None));
+        } else {
+            hosts.extend(members.into_iter().map(|id| own(Host { id, ..host.clone() }, class.clone())));
+        }
     }
     check(&hosts, place)?;
     Ok(hosts)
+}
+
+/// The hosts of a class beside so many others; none of a table of one host. An error comes with the key that is wrong.
+fn members(table: &HostTable, others: usize) -> Result<Vec<HostId>, (&'static str, String)> {
+    match (table.count, table.binding) {
+        (None, None) => Ok(Vec::new()),
+        (None, Some(_)) => Err((": binding", "only a class has one: say how many hosts it has (count)".to_owned())),
+        (Some(count), _) => hosts_of_class(&table.id, count, HOSTS_PER_SITE_MAX.saturating_sub(others))
+            .map_err(|error| (": count", error.to_string())),
+    }
 }
 
 /// Reads a snapshot of this site's hosts; its `site` labels play no role.
@@ -105,8 +148,11 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
 pub fn from_snapshot(file: &Path) -> Result<Vec<OwnHost>, ConfigError> {
     let text = document::read_text(file)?;
     let snapshot = GridSnapshot::read(&text).map_err(|error| DocumentError::about(file, "", error))?;
-    let hosts: Vec<_> =
-        snapshot.hosts.into_iter().map(|entry| OwnHost { host: entry.host, own_work: entry.schedule }).collect();
+    let hosts: Vec<_> = snapshot
+        .hosts
+        .into_iter()
+        .map(|SnapshotHost { host, class, schedule, .. }| OwnHost { host, class, own_work: schedule })
+        .collect();
     check(&hosts, &file.display().to_string())?;
     Ok(hosts)
 }
@@ -155,6 +201,20 @@ mod tests {
     }
 
     #[test]
+    fn a_class_is_its_hosts() {
+        let hosts = read(
+            "[[hosts]]\nid = \"n\"\ncount = 3\nresources = { cpu = \"2\" }\n[[hosts]]\nid = \"h\"\n\
+             [[hosts]]\nid = \"m\"\ncount = 1\nbinding = \"early\"",
+        )
+        .unwrap();
+        let named: Vec<_> =
+            hosts.iter().map(|own| (own.host.id.as_str(), own.class.as_ref().map(HostId::as_str))).collect();
+        assert_eq!(named, [("n-1", Some("n")), ("n-2", Some("n")), ("n-3", Some("n")), ("h", None), ("m-1", None)]);
+        assert!(hosts[..3].iter().all(|own| own.host.capacity == hosts[0].host.capacity));
+        assert_eq!(read("[[hosts]]\nid = \"n\"\ncount = 1024").unwrap().len(), 1024);
+    }
+
+    #[test]
     fn what_is_wrong_with_a_table_is_named() {
         for (text, expected) in [
             ("[[hosts]]\nid = \"h\"\nresources = { cpu = 4 }", "host h: resources.cpu: write \"4\" for cores"),
@@ -166,6 +226,13 @@ mod tests {
             ("[[hosts]]\nattributes = {}", "missing field `id`"),
             ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"h\"", "host h: the id is used twice"),
             ("hosts = []", "expected 1 to 1024 hosts, got 0"),
+            ("[[hosts]]\nid = \"n\"\ncount = 0", "host n: count: expected 1 to 1024 hosts, got 0"),
+            ("[[hosts]]\nid = \"n\"\ncount = 100000", "host n: count: expected 1 to 1024 hosts, got 100000"),
+            ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"n\"\ncount = 1024", "host n: count: expected 1 to 1023 hosts"),
+            ("[[hosts]]\nid = \"n\"\ncount = 2\n[[hosts]]\nid = \"n-2\"", "host n-2: the id is used twice"),
+            ("[[hosts]]\nid = \"n\"\ncount = 2\n[[hosts]]\nid = \"n\"", "host n: the id is used twice"),
+            ("[[hosts]]\nid = \"n-1\"\n[[hosts]]\nid = \"n\"\ncount = 2", "host n-1: the id is used twice"),
+            ("[[hosts]]\nid = \"h\"\nbinding = \"late\"", "host h: binding: only a class has one"),
             (
                 "[[hosts]]\nid = \"h\"\nattributes = { rack = \"a\\u0007\" }",
                 "site.toml: hosts: host h: attribute \"rack\" = \"a\\u{7}\": expected at most 64 bytes before",
