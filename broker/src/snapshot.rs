@@ -52,8 +52,6 @@ pub struct SnapshotHost {
     pub site: SiteId,
     /// What the site says of the host.
     pub host: Host,
-    /// The class that it is of.
-    pub class: Option<HostId>,
     /// What is reserved on it.
     pub schedule: Schedule,
 }
@@ -205,10 +203,9 @@ impl GridSnapshot {
                 hosts.push(one);
                 continue;
             }
-            hosts.extend(members.into_iter().map(|id| {
-                let class = Some(one.host.id.clone());
-                SnapshotHost { host: Host { id, ..one.host.clone() }, class, ..one.clone() }
-            }));
+            hosts.extend(
+                members.into_iter().map(|id| SnapshotHost { host: Host { id, ..one.host.clone() }, ..one.clone() }),
+            );
         }
         check_sites(&document.sites)?;
         Ok(Self { sites: document.sites, hosts })
@@ -296,7 +293,6 @@ impl ReadHost {
         Ok(SnapshotHost {
             site: self.site,
             host: Host { id, capacity, attributes, speed, tariff: Arc::new(Tariff { prices, ..Tariff::default() }) },
-            class: None,
             schedule,
         })
     }
@@ -348,11 +344,8 @@ mod tests {
         let snapshot = grid(class).unwrap();
         let ids: Vec<&str> = snapshot.hosts.iter().map(|entry| entry.host.id.as_str()).collect();
         assert_eq!(ids, ["n-1", "n-2", "n-3"]);
-        let is_of_class = |entry: &SnapshotHost| entry.class.as_ref().is_some_and(|class| class.as_str() == "n");
-        assert!(snapshot.hosts.iter().all(is_of_class), "{snapshot:?}");
         assert!(snapshot.hosts.iter().all(|entry| entry.schedule == snapshot.hosts[0].schedule));
-        let single = GridSnapshot::read(&snapshot.write()).unwrap();
-        assert_eq!(single.hosts.iter().map(|entry| &entry.host).collect::<Vec<_>>().len(), 3);
+        assert_eq!(GridSnapshot::read(&snapshot.write()), Ok(snapshot));
         assert_eq!(grid(r#"{"id":"n","site":"s","count":100000}"#).unwrap().hosts.len(), 100_000);
         for (hosts, expected) in [
             (r#"{"id":"n","site":"s","count":0}"#.to_owned(), "hosts[0].count: expected 1 to 100000 hosts, got 0"),

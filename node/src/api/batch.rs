@@ -242,7 +242,7 @@ async fn find_hosts(state: &ApiState, requests: &[&Request], multiplier: usize, 
             let name = (host.site.clone(), host.host.id.clone());
             if new < part && !hosts.contains_key(&name) {
                 let schedule = host.offered(now).into_owned();
-                hosts.insert(name, SnapshotHost { site: host.site, host: host.host, class: None, schedule });
+                hosts.insert(name, SnapshotHost { site: host.site, host: host.host, schedule });
                 new += 1;
             }
         }

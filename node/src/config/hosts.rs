@@ -1,16 +1,16 @@
 //! The hosts of the site: from `[[hosts]]` tables or from a snapshot.
 //!
 //! Invariant: ids of hosts and classes are unique in the site, and there is at least one host. Amounts are read as people
-//! write them. A class (`count`) is its hosts, each of which knows it.
+//! write them. A class (`count`) is its hosts.
 
 use std::{collections::BTreeMap, collections::BTreeSet, path::Path};
 
 use broker::{
-    host::{Host, hosts_of_class},
+    host::{ClassError, Host, hosts_of_class},
     ids::HostId,
     resources::{Amounts, Attributes, ResourceName},
     schedule::Schedule,
-    snapshot::{GridSnapshot, SnapshotHost},
+    snapshot::GridSnapshot,
 };
 use discovery::check::{HOSTS_PER_SITE_MAX, check_host};
 use serde::Deserialize;
@@ -21,16 +21,6 @@ use crate::text::{
     document::{self, DocumentError, Written},
     speed::written_speed,
 };
-
-/// When the site says which host of a class a seat has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Binding {
-    /// When it begins.
-    Late,
-    /// When it is reserved.
-    Early,
-}
 
 /// One `[[hosts]]` table: a host, or a class of like hosts.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -47,8 +37,6 @@ pub struct HostTable {
     pub speed: Option<serde_json::Value>,
     /// So many hosts that are alike; without it, one.
     pub count: Option<u64>,
-    /// When its seats get their hosts.
-    pub binding: Option<Binding>,
 }
 
 impl HostTable {
@@ -73,12 +61,6 @@ impl HostTable {
         written.extend(
             count.map(|count| ("count", count, "So many hosts that are alike: ID-1, ID-2, ... Default: one host.")),
         );
-        let binding = self.binding.map(|binding| match binding {
-            Binding::Late => "late",
-            Binding::Early => "early",
-        });
-        let meaning = "When a seat gets its host of the class: late (when it begins) or early. Default: late.";
-        written.extend(binding.map(|binding| ("binding", Value::String(binding.to_owned()), meaning)));
         written
     }
 }
@@ -87,8 +69,6 @@ impl HostTable {
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnHost {
     pub host: Host,
-    /// The class among whose hosts its seats float until they begin.
-    pub class: Option<HostId>,
     /// The owner's own work, which Kolo plans around.
     pub own_work: Schedule,
 }
@@ -105,7 +85,7 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
     let mut ids = BTreeSet::new();
     let mut hosts = Vec::new();
     for table in tables {
-        let members = members(table, hosts.len()).map_err(|(key, message)| wrong(&table.id, key, message))?;
+        let members = members(table, hosts.len()).map_err(|error| wrong(&table.id, ": count", error.to_string()))?;
         if let Some(id) = [&table.id].into_iter().chain(&members).find(|id| !ids.insert((*id).clone())) {
             return Err(wrong(id, "", "the id is used twice".to_owned()));
         }
@@ -119,26 +99,21 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
         let speed = speed.map_err(|message| wrong(&table.id, ": speed", message))?.unwrap_or_default();
         let (id, attributes) = (table.id.clone(), table.attributes.clone());
         let host = Host { id, capacity, attributes, speed, tariff: Default::default() };
-        let class = (table.binding != Some(Binding::Early)).then(|| table.id.clone());
-        let own = |host, class| OwnHost { host, class, own_work: Schedule::default() };
+        let own = |host| OwnHost { host, own_work: Schedule::default() };
         if table.count.is_none() {
-            hosts.push(own(host, None));
+            hosts.push(own(host));
         } else {
-            hosts.extend(members.into_iter().map(|id| own(Host { id, ..host.clone() }, class.clone())));
+            hosts.extend(members.into_iter().map(|id| own(Host { id, ..host.clone() })));
         }
     }
     check(&hosts, place)?;
     Ok(hosts)
 }
 
-/// The hosts of a class beside so many others; none of a table of one host. An error comes with the key that is wrong.
-fn members(table: &HostTable, others: usize) -> Result<Vec<HostId>, (&'static str, String)> {
-    match (table.count, table.binding) {
-        (None, None) => Ok(Vec::new()),
-        (None, Some(_)) => Err((": binding", "only a class has one: say how many hosts it has (count)".to_owned())),
-        (Some(count), _) => hosts_of_class(&table.id, count, HOSTS_PER_SITE_MAX.saturating_sub(others))
-            .map_err(|error| (": count", error.to_string())),
-    }
+/// The hosts of a class beside so many others; none of a table of one host.
+fn members(table: &HostTable, others: usize) -> Result<Vec<HostId>, ClassError> {
+    let most = HOSTS_PER_SITE_MAX.saturating_sub(others);
+    table.count.map_or(Ok(Vec::new()), |count| hosts_of_class(&table.id, count, most))
 }
 
 /// Reads a snapshot of this site's hosts; its `site` labels play no role.
@@ -148,11 +123,8 @@ fn members(table: &HostTable, others: usize) -> Result<Vec<HostId>, (&'static st
 pub fn from_snapshot(file: &Path) -> Result<Vec<OwnHost>, ConfigError> {
     let text = document::read_text(file)?;
     let snapshot = GridSnapshot::read(&text).map_err(|error| DocumentError::about(file, "", error))?;
-    let hosts: Vec<_> = snapshot
-        .hosts
-        .into_iter()
-        .map(|SnapshotHost { host, class, schedule, .. }| OwnHost { host, class, own_work: schedule })
-        .collect();
+    let hosts: Vec<_> =
+        snapshot.hosts.into_iter().map(|entry| OwnHost { host: entry.host, own_work: entry.schedule }).collect();
     check(&hosts, &file.display().to_string())?;
     Ok(hosts)
 }
@@ -204,12 +176,11 @@ mod tests {
     fn a_class_is_its_hosts() {
         let hosts = read(
             "[[hosts]]\nid = \"n\"\ncount = 3\nresources = { cpu = \"2\" }\n[[hosts]]\nid = \"h\"\n\
-             [[hosts]]\nid = \"m\"\ncount = 1\nbinding = \"early\"",
+             [[hosts]]\nid = \"m\"\ncount = 1",
         )
         .unwrap();
-        let named: Vec<_> =
-            hosts.iter().map(|own| (own.host.id.as_str(), own.class.as_ref().map(HostId::as_str))).collect();
-        assert_eq!(named, [("n-1", Some("n")), ("n-2", Some("n")), ("n-3", Some("n")), ("h", None), ("m-1", None)]);
+        let named: Vec<_> = hosts.iter().map(|own| own.host.id.as_str()).collect();
+        assert_eq!(named, ["n-1", "n-2", "n-3", "h", "m-1"]);
         assert!(hosts[..3].iter().all(|own| own.host.capacity == hosts[0].host.capacity));
         assert_eq!(read("[[hosts]]\nid = \"n\"\ncount = 1024").unwrap().len(), 1024);
     }
@@ -232,7 +203,6 @@ mod tests {
             ("[[hosts]]\nid = \"n\"\ncount = 2\n[[hosts]]\nid = \"n-2\"", "host n-2: the id is used twice"),
             ("[[hosts]]\nid = \"n\"\ncount = 2\n[[hosts]]\nid = \"n\"", "host n: the id is used twice"),
             ("[[hosts]]\nid = \"n-1\"\n[[hosts]]\nid = \"n\"\ncount = 2", "host n-1: the id is used twice"),
-            ("[[hosts]]\nid = \"h\"\nbinding = \"late\"", "host h: binding: only a class has one"),
             (
                 "[[hosts]]\nid = \"h\"\nattributes = { rack = \"a\\u0007\" }",
                 "site.toml: hosts: host h: attribute \"rack\" = \"a\\u{7}\": expected at most 64 bytes before",

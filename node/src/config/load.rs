@@ -310,7 +310,7 @@ fn hosts(
     }
     let id = HostId::new(machine_name).map_err(|error| ConfigError::Machine(error.to_string()))?;
     let host = machine::detect(id, settings.machine.share, &settings.machine.attributes, data_dir)?;
-    let hosts = vec![OwnHost { host, class: None, own_work: Schedule::default() }];
+    let hosts = vec![OwnHost { host, own_work: Schedule::default() }];
     hosts::check(&hosts, places.written("machine.attributes").unwrap_or("this machine"))?;
     Ok(hosts)
 }

@@ -70,7 +70,7 @@ pub fn place(drawn: &Drawn, grid: &Grid, node: usize, requests: Vec<(u64, Reques
         uplinks.extend(found.uplinks.iter().map(|(site, link)| (site.clone(), link.clone())));
         for found in found.hosts {
             let schedule = found.offered(now.utc).into_owned();
-            let host = SnapshotHost { site: found.site, host: found.host, class: None, schedule };
+            let host = SnapshotHost { site: found.site, host: found.host, schedule };
             hosts.insert((host.site.clone(), host.host.id.clone()), host);
         }
     }

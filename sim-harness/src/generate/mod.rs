@@ -55,7 +55,6 @@ pub fn free_grid(seed: u64, hosts: usize) -> GridSnapshot {
 
 fn host(index: usize, capacities: &Capacities, schedule: Schedule) -> SnapshotHost {
     SnapshotHost {
-        class: None,
         site: SiteId::new(&format!("site-{:03}", index + 1)).expect("a short text without control characters"),
         host: Host {
             id: HostId::new(&format!("host-{:03}", index + 1)).expect("a short text without control characters"),

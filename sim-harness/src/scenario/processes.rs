@@ -112,7 +112,7 @@ pub fn play(
 
 fn snapshot(settings: &GridSettings, site: Site) -> GridSnapshot {
     let id = GridSettings::site_id(site);
-    let entry = |host| SnapshotHost { site: id.clone(), host, class: None, schedule: Schedule::default() };
+    let entry = |host| SnapshotHost { site: id.clone(), host, schedule: Schedule::default() };
     GridSnapshot { hosts: settings.hosts(site).into_iter().map(entry).collect(), ..GridSnapshot::default() }
 }
 

@@ -189,7 +189,6 @@ fn host(at: usize, speed: u32, price: f64, schedule: Schedule) -> anyhow::Result
     let price = Price((price * HOURLY).round() as u32);
     let prices = Prices::Always([(ResourceName::new("cpu")?, price)].into());
     Ok(SnapshotHost {
-        class: None,
         site: SiteId::new("domain")?,
         host: Host {
             id: HostId::new(&format!("host-{:02}", at + 1))?,
