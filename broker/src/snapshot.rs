@@ -1,7 +1,8 @@
 //! Grid snapshots (`kolo-grid/2`, and 1): all hosts of a grid with their schedules, as one JSON value.
 //!
 //! Invariant: host ids are unique in a snapshot (plans name hosts by id alone), an occupancy belongs to a resource that
-//! its host has, and all amounts and times are in range. A use above the capacity is legal, since owners over-commit.
+//! its host has, and all amounts and times are in range. A use above the capacity is legal, since owners over-commit. A class of like hosts
+//! (`count`) is read as its hosts, and written as them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::{
     amount::Amount,
     cost::Prices,
     document::{Misfit, read_object},
-    host::{Host, Speed},
+    host::{Host, Speed, hosts_of_class},
     ids::{HostId, SiteId},
     resources::{Amounts, Attributes, ResourceName},
     schedule::{Schedule, ScheduleError},
@@ -20,6 +21,9 @@ use crate::{
     time::Time,
     uplinks::{Uplink, Uplinks},
 };
+
+/// Most hosts of all classes of a snapshot together.
+const CLASS_HOSTS_MAX: usize = 100_000;
 
 /// All hosts of a grid at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -63,8 +67,8 @@ pub enum SnapshotError {
         /// What is wrong, with line and column.
         message: String,
     },
-    /// Two hosts have the same id.
-    #[error("hosts[{index}].id: {host} is the id of an earlier host; ids are unique in a snapshot")]
+    /// Two hosts or classes have the same id.
+    #[error("hosts[{index}].id: {host} is the id of an earlier host or class; ids are unique in a snapshot")]
     DuplicateHost {
         /// Position of the second host, from 0.
         index: usize,
@@ -137,6 +141,8 @@ struct ReadDocument {
 #[serde(deny_unknown_fields)]
 struct ReadHost {
     id: HostId,
+    /// A class of so many like hosts; without it, one host.
+    count: Option<u64>,
     site: SiteId,
     #[serde(default)]
     resources: Amounts,
@@ -186,11 +192,20 @@ impl GridSnapshot {
         })?;
         let mut ids = BTreeSet::new();
         let mut hosts = Vec::with_capacity(document.hosts.len());
-        for (index, host) in document.hosts.into_iter().enumerate() {
-            if !ids.insert(host.id.clone()) {
-                return Err(SnapshotError::DuplicateHost { index, host: host.id });
+        let mut class_hosts_left = CLASS_HOSTS_MAX;
+        for (index, read) in document.hosts.into_iter().enumerate() {
+            let members = read.members(index, &document.format, &mut class_hosts_left)?;
+            if let Some(host) = [&read.id].into_iter().chain(&members).find(|id| !ids.insert((*id).clone())) {
+                return Err(SnapshotError::DuplicateHost { index, host: host.clone() });
             }
-            hosts.push(host.checked(index, &document.format)?);
+            let one = read.checked(index, &document.format)?;
+            if members.is_empty() {
+                hosts.push(one);
+                continue;
+            }
+            hosts.extend(
+                members.into_iter().map(|id| SnapshotHost { host: Host { id, ..one.host.clone() }, ..one.clone() }),
+            );
         }
         check_sites(&document.sites)?;
         Ok(Self { sites: document.sites, hosts })
@@ -234,6 +249,18 @@ fn check_sites(sites: &[SnapshotSite]) -> Result<(), SnapshotError> {
 }
 
 impl ReadHost {
+    /// The hosts of the class; none of a single host.
+    fn members(&self, index: usize, format: &Format, left: &mut usize) -> Result<Vec<HostId>, SnapshotError> {
+        let Some(count) = self.count else { return Ok(Vec::new()) };
+        let malformed = |message: String| SnapshotError::Malformed { path: format!("hosts[{index}].count"), message };
+        if *format == Format::One {
+            return Err(malformed("a key of the other version of the format".to_owned()));
+        }
+        let members = hosts_of_class(&self.id, count, *left).map_err(|error| malformed(error.to_string()))?;
+        *left -= members.len();
+        Ok(members)
+    }
+
     fn checked(self, index: usize, format: &Format) -> Result<SnapshotHost, SnapshotError> {
         let of_other_version = match format {
             Format::One if !self.prices.is_empty() => Some("prices"),
@@ -308,6 +335,31 @@ mod tests {
         assert_eq!(snapshot.hosts[0].host.speed.thousandths(), 1250);
         assert!(matches!(&snapshot.hosts[1].host.tariff.prices, Prices::From(steps) if steps.len() == 2));
         assert_eq!(GridSnapshot::read(&snapshot.write()), Ok(snapshot));
+    }
+
+    #[test]
+    fn a_class_is_read_as_its_hosts() {
+        let grid = |hosts: &str| GridSnapshot::read(&format!(r#"{{"format":"kolo-grid/2","hosts":[{hosts}]}}"#));
+        let class = r#"{"id":"n","site":"s","count":3,"resources":{"cpu":1000},"occupancy":{"cpu":[[0,500]]}}"#;
+        let snapshot = grid(class).unwrap();
+        let ids: Vec<&str> = snapshot.hosts.iter().map(|entry| entry.host.id.as_str()).collect();
+        assert_eq!(ids, ["n-1", "n-2", "n-3"]);
+        assert!(snapshot.hosts.iter().all(|entry| entry.schedule == snapshot.hosts[0].schedule));
+        assert_eq!(GridSnapshot::read(&snapshot.write()), Ok(snapshot));
+        assert_eq!(grid(r#"{"id":"n","site":"s","count":100000}"#).unwrap().hosts.len(), 100_000);
+        for (hosts, expected) in [
+            (r#"{"id":"n","site":"s","count":0}"#.to_owned(), "hosts[0].count: expected 1 to 100000 hosts, got 0"),
+            (r#"{"id":"n","site":"s","count":100001}"#.to_owned(), "hosts[0].count: expected 1 to 100000 hosts"),
+            (format!(r#"{class},{{"id":"m","site":"s","count":99998}}"#), "hosts[1].count: expected 1 to 99997 hosts"),
+            (format!(r#"{class},{{"id":"n-2","site":"s"}}"#), "hosts[1].id: n-2 is the id of an earlier"),
+            (format!(r#"{class},{{"id":"n","site":"t"}}"#), "hosts[1].id: n is the id of an earlier"),
+            (format!(r#"{{"id":"n-3","site":"s"}},{class}"#), "hosts[1].id: n-3 is the id of an earlier"),
+            (format!(r#"{{"id":"{}","site":"s","count":1}}"#, "n".repeat(127)), "hosts[0].count: the names of"),
+        ] {
+            let error = grid(&hosts).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{hosts}: {error}");
+        }
+        assert!(GridSnapshot::read(&document(r#"{"id":"n","site":"s","count":2}"#)).is_err(), "of the first version");
     }
 
     #[test]

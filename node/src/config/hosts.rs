@@ -1,12 +1,12 @@
 //! The hosts of the site: from `[[hosts]]` tables or from a snapshot.
 //!
-//! Invariant: host ids are unique in the site, and there is at least one host. Amounts are read as people
-//! write them.
+//! Invariant: ids of hosts and classes are unique in the site, and there is at least one host. Amounts are read as people
+//! write them. A class (`count`) is its hosts.
 
 use std::{collections::BTreeMap, collections::BTreeSet, path::Path};
 
 use broker::{
-    host::Host,
+    host::{ClassError, Host, hosts_of_class},
     ids::HostId,
     resources::{Amounts, Attributes, ResourceName},
     schedule::Schedule,
@@ -22,7 +22,7 @@ use crate::text::{
     speed::written_speed,
 };
 
-/// One `[[hosts]]` table.
+/// One `[[hosts]]` table: a host, or a class of like hosts.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostTable {
@@ -35,6 +35,8 @@ pub struct HostTable {
     pub attributes: Attributes,
     /// Times the reference speed, such as `1.5`.
     pub speed: Option<serde_json::Value>,
+    /// So many hosts that are alike; without it, one.
+    pub count: Option<u64>,
 }
 
 impl HostTable {
@@ -55,6 +57,10 @@ impl HostTable {
         ];
         let speed = self.speed.as_ref().and_then(|speed| Value::try_from(speed).ok());
         written.extend(speed.map(|speed| ("speed", speed, "Times the reference speed. Default: 1.")));
+        let count = self.count.and_then(|count| Value::try_from(count).ok());
+        written.extend(
+            count.map(|count| ("count", count, "So many hosts that are alike: ID-1, ID-2, ... Default: one host.")),
+        );
         written
     }
 }
@@ -79,8 +85,9 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
     let mut ids = BTreeSet::new();
     let mut hosts = Vec::new();
     for table in tables {
-        if !ids.insert(&table.id) {
-            return Err(wrong(&table.id, "", "the id is used twice".to_owned()));
+        let members = members(table, hosts.len()).map_err(|error| wrong(&table.id, ": count", error.to_string()))?;
+        if let Some(id) = [&table.id].into_iter().chain(&members).find(|id| !ids.insert((*id).clone())) {
+            return Err(wrong(id, "", "the id is used twice".to_owned()));
         }
         let mut capacity = Amounts::new();
         for (name, written) in &table.resources {
@@ -92,10 +99,21 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
         let speed = speed.map_err(|message| wrong(&table.id, ": speed", message))?.unwrap_or_default();
         let (id, attributes) = (table.id.clone(), table.attributes.clone());
         let host = Host { id, capacity, attributes, speed, tariff: Default::default() };
-        hosts.push(OwnHost { host, own_work: Schedule::default() });
+        let own = |host| OwnHost { host, own_work: Schedule::default() };
+        if table.count.is_none() {
+            hosts.push(own(host));
+        } else {
+            hosts.extend(members.into_iter().map(|id| own(Host { id, ..host.clone() })));
+        }
     }
     check(&hosts, place)?;
     Ok(hosts)
+}
+
+/// The hosts of a class beside so many others; none of a table of one host.
+fn members(table: &HostTable, others: usize) -> Result<Vec<HostId>, ClassError> {
+    let most = HOSTS_PER_SITE_MAX.saturating_sub(others);
+    table.count.map_or(Ok(Vec::new()), |count| hosts_of_class(&table.id, count, most))
 }
 
 /// Reads a snapshot of this site's hosts; its `site` labels play no role.
@@ -155,6 +173,19 @@ mod tests {
     }
 
     #[test]
+    fn a_class_is_its_hosts() {
+        let hosts = read(
+            "[[hosts]]\nid = \"n\"\ncount = 3\nresources = { cpu = \"2\" }\n[[hosts]]\nid = \"h\"\n\
+             [[hosts]]\nid = \"m\"\ncount = 1",
+        )
+        .unwrap();
+        let named: Vec<_> = hosts.iter().map(|own| own.host.id.as_str()).collect();
+        assert_eq!(named, ["n-1", "n-2", "n-3", "h", "m-1"]);
+        assert!(hosts[..3].iter().all(|own| own.host.capacity == hosts[0].host.capacity));
+        assert_eq!(read("[[hosts]]\nid = \"n\"\ncount = 1024").unwrap().len(), 1024);
+    }
+
+    #[test]
     fn what_is_wrong_with_a_table_is_named() {
         for (text, expected) in [
             ("[[hosts]]\nid = \"h\"\nresources = { cpu = 4 }", "host h: resources.cpu: write \"4\" for cores"),
@@ -166,6 +197,12 @@ mod tests {
             ("[[hosts]]\nattributes = {}", "missing field `id`"),
             ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"h\"", "host h: the id is used twice"),
             ("hosts = []", "expected 1 to 1024 hosts, got 0"),
+            ("[[hosts]]\nid = \"n\"\ncount = 0", "host n: count: expected 1 to 1024 hosts, got 0"),
+            ("[[hosts]]\nid = \"n\"\ncount = 100000", "host n: count: expected 1 to 1024 hosts, got 100000"),
+            ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"n\"\ncount = 1024", "host n: count: expected 1 to 1023 hosts"),
+            ("[[hosts]]\nid = \"n\"\ncount = 2\n[[hosts]]\nid = \"n-2\"", "host n-2: the id is used twice"),
+            ("[[hosts]]\nid = \"n\"\ncount = 2\n[[hosts]]\nid = \"n\"", "host n: the id is used twice"),
+            ("[[hosts]]\nid = \"n-1\"\n[[hosts]]\nid = \"n\"\ncount = 2", "host n-1: the id is used twice"),
             (
                 "[[hosts]]\nid = \"h\"\nattributes = { rack = \"a\\u0007\" }",
                 "site.toml: hosts: host h: attribute \"rack\" = \"a\\u{7}\": expected at most 64 bytes before",
