@@ -8,7 +8,7 @@ use std::sync::Arc;
 use broker::{
     amount::Amount,
     demand::Demand,
-    ids::{RequestId, SeatNumber, SiteId},
+    ids::{Network, RequestId, SeatNumber, SiteId},
     negotiation::{Decision, Negotiation, Purpose, Repair, RequestRecord},
     protocol::{AttemptId, Grant, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     receipt::Receipt,
@@ -69,6 +69,12 @@ pub fn mutate_question(grid: &mut Grid, from: usize, mut request: SiteRequest) -
         _ => {}
     }
     request
+}
+
+/// The network in which others meet a node, where owners have shares.
+pub fn network_seen(grid: &Grid, node: usize) -> Option<Network> {
+    let shares = grid.options.shares.as_ref().filter(|_| grid.canary != Some(Canary::NetworkNotCounted))?;
+    names::network(shares.network_of(node)?)
 }
 
 /// The rules of the owner of the first node, by which its ledger takes a question of the second.

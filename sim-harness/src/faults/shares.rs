@@ -2,11 +2,9 @@
 //!
 //! Invariant: drawn from a generator of its own, so that other seeds run as they would.
 
-use broker::{ids::Network, resources::ResourceName, time::Span, trust::OwnerPolicy};
+use broker::{resources::ResourceName, time::Span, trust::OwnerPolicy};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-
-use super::{canary::Canary, grid::Grid, names, options::one_of};
 
 /// So many nodes have a network together; the ones behind them have none that others know.
 const NODES_A_NETWORK: usize = 2;
@@ -28,10 +26,10 @@ impl Shares {
     pub fn draw(seed: u64) -> Option<Shares> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let drawn = Shares {
-            site_percent: one_of(&mut random, &[10, 25, 50, 70]),
-            host_percent: one_of(&mut random, &[None, None, Some(60)]),
-            longest: one_of(&mut random, &[None, Some(Span(8_000))]),
-            reach: one_of(&mut random, &[None, Some(Span(20_000))]),
+            site_percent: [10, 25, 50, 70][random.random_range(0..4)],
+            host_percent: [None, None, Some(60)][random.random_range(0..3)],
+            longest: [None, Some(Span(8_000))][random.random_range(0..2)],
+            reach: [None, Some(Span(20_000))][random.random_range(0..2)],
         };
         random.random_bool(0.5).then_some(drawn)
     }
@@ -52,10 +50,4 @@ impl Shares {
     pub fn network_of(&self, node: usize) -> Option<usize> {
         (node % (NODES_A_NETWORK + 1) < NODES_A_NETWORK).then_some(node / (NODES_A_NETWORK + 1))
     }
-}
-
-/// The network in which others meet a node, where owners have shares.
-pub fn network_seen(grid: &Grid, node: usize) -> Option<Network> {
-    let shares = grid.options.shares.as_ref().filter(|_| grid.canary != Some(Canary::NetworkNotCounted))?;
-    names::network(shares.network_of(node)?)
 }

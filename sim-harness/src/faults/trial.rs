@@ -16,7 +16,7 @@ use super::{
     canary::Canary,
     checks,
     demands::Demands,
-    drains::{self, Drains},
+    drains::Drains,
     event::{Event, NodeEvent},
     grid::Grid,
     life,
@@ -141,9 +141,7 @@ impl Trial {
         if let Some(batches) = grid.options.batches.clone() {
             batch_plans::plan_ahead(&batches, grid);
         }
-        if let Some(drains) = grid.options.drains.clone() {
-            drains.plan(grid);
-        }
+        owners::plan_drains(grid);
         fates.plan(grid);
         if let Some(aims) = &aims {
             aims.plan(grid);
@@ -206,7 +204,7 @@ impl Trial {
             Event::Shrink => self.stop_to_shrink(),
             Event::Reprice { site, seed } => owners::reprice(grid, site, seed),
             Event::Evict { number } => losses::evict(&mut self.world, number),
-            Event::Drain { site, is_draining } => drains::drain(&mut self.world, site, is_draining),
+            Event::Drain { site, is_draining } => owners::drain(&mut self.world, site, is_draining),
             Event::Desert { number } => losses::desert(grid, number),
             Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),
             Event::Steal { node, to, attempt, authorization } => self.world.steal(node, to, attempt, authorization),

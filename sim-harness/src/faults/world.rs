@@ -30,7 +30,6 @@ use super::{
     message::{Body, Gossip, Message, Question},
     mutations, names,
     node::{Asker, Waiting},
-    shares::network_seen,
     user_actions,
     views::{Change, Search},
 };
@@ -405,7 +404,7 @@ impl World {
             takes_over = Some((attempt.request.clone(), authorization.clone()));
         }
         mutations::mutate_policy(&self.grid, (node, from), &request);
-        let network = network_seen(&self.grid, from);
+        let network = mutations::network_seen(&self.grid, from);
         let Some(running) = self.grid.running(node) else { return };
         let is_confirm = matches!(request, SiteRequest::Confirm { .. } | SiteRequest::Book { .. });
         running.machines.askers.insert(token, Asker { from, ask, question, message, is_confirm, takes_over });
