@@ -5,7 +5,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails loudly when something is missing")]
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Output},
+};
 
 use serde_json::{Value, json};
 use spdx::{Expression, ParseMode};
@@ -89,6 +95,33 @@ fn what_is_not_allowed_is_found() {
             "not built"
         );
     }
+}
+
+/// With a stand-in for `cargo-deny`, which fails at `fails_at`: what the script answers.
+fn advisories(fails_at: &str) -> Output {
+    let cache = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("scripts/advisories");
+    let text = fs::read_to_string(&script).unwrap();
+    let version = text.lines().find_map(|line| line.strip_prefix("VERSION=")).unwrap();
+    let tools = cache.path().join(format!("kolo-tools/cargo-deny-{version}/bin"));
+    fs::create_dir_all(&tools).unwrap();
+    let deny = tools.join("cargo-deny");
+    fs::write(&deny, format!("#!/bin/sh\necho \"$1\" >> {}/calls\n[ \"$1\" != {fails_at} ]\n", cache.path().display()))
+        .unwrap();
+    fs::set_permissions(&deny, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(script).env("XDG_CACHE_HOME", cache.path()).output().unwrap();
+    let calls = fs::read_to_string(cache.path().join("calls")).unwrap();
+    assert_eq!(calls.contains("check"), fails_at != "fetch", "{calls}");
+    output
+}
+
+#[test]
+fn advisories_that_cannot_be_reached_are_told_from_those_that_were_found() {
+    let [unreached, found, none] = ["fetch", "check", "nothing"].map(advisories);
+    let said = String::from_utf8_lossy(&unreached.stderr);
+    assert_eq!(unreached.status.code(), Some(2), "{said}");
+    assert!(said.contains("the database cannot be reached; nothing was checked"), "{said}");
+    assert_eq!((found.status.code(), none.status.code()), (Some(1), Some(0)));
 }
 
 fn rules() -> toml::Table {

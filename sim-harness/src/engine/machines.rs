@@ -12,7 +12,7 @@ use broker::{
     receipt::KeyOfSite,
     schedule::Schedule,
     time::Now,
-    trust::Gate,
+    trust::SharedGate,
 };
 use ed25519_dalek::SigningKey;
 
@@ -30,7 +30,7 @@ pub struct Setup {
     /// Its hosts with the owner's own work.
     pub hosts: Vec<(Host, Schedule)>,
     /// Its trust and its owner's policy.
-    pub gate: Gate,
+    pub gate: SharedGate,
     /// Limits of its ledger.
     pub limits: LedgerLimits,
     /// Settings of its negotiations.
@@ -79,7 +79,7 @@ impl<A> Machines<A> {
         now: Now,
     ) -> (Machines<A>, Vec<BookingRecord>) {
         let Setup { site, hosts, gate, limits, negotiation: settings, receipts, book_fault } = setup;
-        let grid = gate.trust().grid().to_owned();
+        let grid = gate.lock().trust().grid().to_owned();
         let books = hosts.into_iter().map(|host| FaultyBooks::new(host, book_fault)).collect();
         let (mut ledger, misfits) = Ledger::open_with(site, limits, disk.incarnation, gate, books, kept, now);
         let check = receipts.map(|Receipts { key, key_of }| {

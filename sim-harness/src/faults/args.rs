@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use super::{
     canary::Canary,
-    trial::{PRICED_FROM, TIED_FROM},
+    trial::{DRAINED_FROM, PRICED_FROM},
 };
 use crate::print::OutputForm;
 
@@ -42,7 +42,7 @@ pub struct FaultsArgs {
 impl FaultsArgs {
     /// The first seed that was asked for, or a random one: seeds that nobody has run before are worth most.
     pub fn first_seed(&self) -> u64 {
-        self.from.unwrap_or_else(|| RandomState::new().hash_one(()) % (RANDOM_FROM_MAX - TIED_FROM) + TIED_FROM)
+        self.from.unwrap_or_else(|| RandomState::new().hash_one(()) % (RANDOM_FROM_MAX - DRAINED_FROM) + DRAINED_FROM)
     }
 }
 

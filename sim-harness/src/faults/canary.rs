@@ -93,6 +93,12 @@ pub enum Canary {
     LinkKept,
     /// Sites do not see the traffic of what a repair holds.
     RepairForgetsLink,
+    /// A site that starts again forgets that its owner empties it.
+    DrainForgotten,
+    /// Sites heed no shares when they hold for a repair.
+    RepairForgetsShare,
+    /// What nodes of one network have is counted as if each had a network of its own.
+    NetworkNotCounted,
     /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.
     ForgetSitesMax,
 }

@@ -33,6 +33,8 @@ pub enum Event {
     Reprice { site: usize, seed: u64 },
     /// An owner takes the hosts of a site back from a request.
     Evict { number: u64 },
+    /// The owner of a site begins or ends to empty it.
+    Drain { site: usize, is_draining: bool },
     /// The coordinator of a request is gone for good.
     Desert { number: u64 },
     /// A user has another node take a request over; with `only_if_gone` only when the present one is gone for good.

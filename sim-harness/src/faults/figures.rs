@@ -2,6 +2,10 @@
 //!
 //! Invariant: sums over seeds do not depend on the order in which the seeds were run.
 
+use broker::{
+    protocol::{Refusal, RefusalReason, SiteAnswer},
+    trust::Rule,
+};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use serde::Serialize;
 
@@ -55,6 +59,12 @@ figures! {
     evicted: "evicted",
     /// Changes of an owner's prices.
     price_changes: "price changes",
+    /// Times that an owner began to empty a site.
+    drained: "drained",
+    /// Holds refused there.
+    refused_draining: "refused where drained",
+    /// Holds refused for the share of a user, a node or a network.
+    refused_share: "refused for a share",
     /// Times that a user learned that hosts are lost.
     degraded: "degraded",
     /// Times that a user learned that a reservation is whole again, at the same start.
@@ -100,6 +110,13 @@ figures! {
 }
 
 impl Figures {
+    /// Counts the answer of a site, if it is a refusal that is counted.
+    pub fn note_refusal(&mut self, answer: &SiteAnswer) {
+        let SiteAnswer::Refused(Refusal { reason: RefusalReason::NotAllowed(denial), .. }) = answer else { return };
+        self.refused_draining += u64::from(denial.rule == Rule::Draining);
+        self.refused_share += u64::from(matches!(denial.rule, Rule::SiteShare | Rule::UserShare));
+    }
+
     /// The figures of seeds from `from` on as a table.
     pub fn table(&self, from: u64, seconds: f64) -> String {
         let mut table = Table::new();

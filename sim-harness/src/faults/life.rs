@@ -6,11 +6,11 @@
 use broker::{
     ids::RequestId,
     ledger::Record,
-    trust::{Gate, OwnerPolicy},
+    trust::{Gate, OwnerPolicy, SharedGate},
 };
 use rand::RngExt;
 
-use super::{checks, event::NodeEvent, grid::Grid, message::Body};
+use super::{canary::Canary, checks, event::NodeEvent, grid::Grid, message::Body, shares::Shares};
 use crate::engine::{Actor, Write};
 
 /// Longest time until a crashed node starts again.
@@ -18,7 +18,9 @@ const DOWN_MS_MAX: u64 = 12_000;
 
 /// A node starts with what its disk remembers. The outputs of its state machines are still to be let out.
 pub fn start(grid: &mut Grid, node: usize) {
-    let gate = Gate::new(grid.trust.clone(), OwnerPolicy::default());
+    let policy = grid.options.shares.as_ref().map_or_else(OwnerPolicy::default, Shares::policy);
+    let gate = SharedGate::from(Gate::new(grid.trust.clone(), policy));
+    gate.lock().set_draining(grid.nodes[node].is_draining && grid.canary != Some(Canary::DrainForgotten));
     let settings = (gate, grid.options.ledger(grid.canary), grid.options.negotiation());
     let (seed, now) = (grid.random.random(), grid.now());
     let misfits = grid.nodes[node].start(now, settings, seed, grid.canary);

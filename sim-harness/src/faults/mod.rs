@@ -18,6 +18,7 @@ mod checks;
 mod clock;
 mod credentials;
 mod demands;
+mod drains;
 mod event;
 mod figures;
 mod grid;
@@ -38,6 +39,7 @@ mod owners;
 mod runner;
 pub mod scripted;
 mod shapes;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod together;

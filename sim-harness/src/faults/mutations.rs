@@ -8,14 +8,14 @@ use std::sync::Arc;
 use broker::{
     amount::Amount,
     demand::Demand,
-    ids::{RequestId, SeatNumber, SiteId},
+    ids::{Network, RequestId, SeatNumber, SiteId},
     negotiation::{Decision, Negotiation, Purpose, Repair, RequestRecord},
     protocol::{AttemptId, Grant, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     receipt::Receipt,
     request::{Request, RequestDocument},
     resources::Amounts,
     time::Span,
-    trust::{Authorization, PublicKey, RequestStatement, SignedText, testing},
+    trust::{Authorization, OwnerPolicy, PublicKey, RequestStatement, SignedText, testing},
 };
 
 use super::{
@@ -69,6 +69,21 @@ pub fn mutate_question(grid: &mut Grid, from: usize, mut request: SiteRequest) -
         _ => {}
     }
     request
+}
+
+/// The network in which others meet a node, where owners have shares.
+pub fn network_seen(grid: &Grid, node: usize) -> Option<Network> {
+    let shares = grid.options.shares.as_ref().filter(|_| grid.canary != Some(Canary::NetworkNotCounted))?;
+    names::network(shares.network_of(node)?)
+}
+
+/// The rules of the owner of the first node, by which its ledger takes a question of the second.
+pub fn mutate_policy(grid: &Grid, (node, from): (usize, usize), request: &SiteRequest) {
+    let (Some(Canary::RepairForgetsShare), Some(shares)) = (grid.canary, &grid.options.shares) else { return };
+    let Some(running) = grid.nodes[node].running() else { return };
+    let SiteRequest::Hold(hold) = request else { return };
+    let is_forgotten = is_repairing(grid, from, &hold.attempt.request);
+    running.gate.lock().set_policy(if is_forgotten { OwnerPolicy::default() } else { shares.policy() });
 }
 
 /// An answer as a coordinator with the fault takes it; none when it does not take it for one.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use broker::{
     amount::Amount,
-    ids::{HostId, RequestId, SiteId},
+    ids::{HostId, Network, RequestId, SiteId},
     resources::{Amounts, ResourceName},
     trust::{PublicKey, testing},
 };
@@ -45,6 +45,11 @@ pub fn key_of(site: &SiteId) -> Option<PublicKey> {
 /// The host of a site with this index.
 pub fn host(index: usize) -> HostId {
     HostId::new(&format!("h{index}")).expect("a letter and a number are a short text without control characters")
+}
+
+/// The network with this number.
+pub fn network(number: usize) -> Option<Network> {
+    Network::new(&format!("203.0.{number}.0/24")).ok()
 }
 
 /// The request with this number.

@@ -10,14 +10,15 @@ use std::{
 
 use broker::{
     amount::Amount,
+    demand::Demand,
     host::Host,
     ids::{RequestId, SeatNumber, SiteId},
     ledger::{BookingRecord, LedgerLimits},
-    negotiation::{NegotiationSettings, Outcome, Purpose, RequestRecord, Stage},
+    negotiation::{Found, NegotiationSettings, Outcome, Purpose, RequestRecord, Stage},
     protocol::{AttemptId, Grant},
     schedule::Schedule,
-    time::{Span, Time, Window},
-    trust::{Authorization, Chain, Gate, SignedText},
+    time::{Now, Span, Time, Window},
+    trust::{Authorization, Chain, SharedGate, SignedText},
     uplinks::unit_of,
 };
 use rand::RngExt;
@@ -63,6 +64,8 @@ pub struct Waiting {
 #[derive(Debug)]
 pub struct Running {
     pub machines: Machines<Asker>,
+    /// What its ledger lets through.
+    pub gate: SharedGate,
     pub views: Views,
     /// Answers that wait until what is being written of a request is on disk, with their receivers.
     pub held_back: Vec<(RequestId, usize, Body)>,
@@ -88,9 +91,10 @@ pub struct Running {
 
 impl Running {
     /// A node that has just started, with nothing but its state machines.
-    fn new(machines: Machines<Asker>, started: Moment) -> Running {
+    fn new(machines: Machines<Asker>, gate: SharedGate, started: Moment) -> Running {
         Running {
             machines,
+            gate,
             views: Views::default(),
             held_back: Vec::new(),
             answered_early: BTreeMap::new(),
@@ -103,6 +107,17 @@ impl Running {
             started,
             inspected: BTreeMap::new(),
         }
+    }
+
+    /// The hosts that could serve a request as far as the node knows, and the sites whose schedules it lacks. While it promises nothing
+    /// more its own are not among them.
+    pub fn find(&self, wanted: &Demand, exclude: &BTreeSet<SiteId>, now: Now) -> (Found, Vec<usize>) {
+        let ledger = &self.machines.ledger;
+        if !self.gate.lock().is_draining() {
+            return self.views.find(ledger, wanted, exclude, now);
+        }
+        let exclude = exclude.iter().cloned().chain([ledger.site().clone()]).collect();
+        self.views.find(ledger, wanted, &exclude, now)
     }
 
     /// The authorization by which the node coordinates a request, if it is later than this one.
@@ -155,6 +170,8 @@ pub struct Node {
     pub uplink_at_first: Option<Amount>,
     /// At its next start it has less to offer.
     pub is_to_shrink: bool,
+    /// On its disk: its owner empties the site.
+    pub is_draining: bool,
     /// What had begun when it started with less to offer than at first: that stays, whatever there is.
     pub begun: BTreeSet<AttemptId>,
     /// What its ledger has dropped at its last start, since the hosts are not there any more.
@@ -184,6 +201,7 @@ impl Node {
             uplink: None,
             uplink_at_first: None,
             is_to_shrink: false,
+            is_draining: false,
             begun: BTreeSet::new(),
             dropped: BTreeSet::new(),
             credentials: credentials::of_site(options, index),
@@ -219,7 +237,7 @@ impl Node {
     pub fn start(
         &mut self,
         now: Moment,
-        (gate, limits, negotiation): (Gate, LedgerLimits, NegotiationSettings),
+        (gate, limits, negotiation): (SharedGate, LedgerLimits, NegotiationSettings),
         seed: u64,
         canary: Option<Canary>,
     ) -> Vec<BookingRecord> {
@@ -240,11 +258,11 @@ impl Node {
         hosts.extend(self.uplink.map(|mbps| (unit_of(mbps), Schedule::default())));
         let key = names::index_of(&site).map(|index| Arc::new(names::signing_key(index)));
         let receipts = key.map(|key| Receipts { key, key_of: names::key_of });
-        let setup = Setup { site, hosts, gate, limits, negotiation, receipts, book_fault };
+        let setup = Setup { site, hosts, gate: gate.clone(), limits, negotiation, receipts, book_fault };
         let is_resumed = canary != Some(Canary::ReuseAttemptNumbers);
         let seed_of = |place| seed.wrapping_add(place);
         let (machines, misfits) = Machines::open(setup, &self.disk, kept, is_resumed, seed_of, clocks);
-        self.state = State::Up(Box::new(Running::new(machines, now)));
+        self.state = State::Up(Box::new(Running::new(machines, gate, now)));
         misfits
     }
 

@@ -14,7 +14,10 @@ use broker::{
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{batches::Batches, canary::Canary, demands::Demands, links::Links, money::Money, shapes::Shapes};
+use super::{
+    batches::Batches, canary::Canary, demands::Demands, drains::Drains, links::Links, money::Money, shapes::Shapes,
+    shares::Shares,
+};
 
 /// How long sites remember an attempt that is over.
 pub const TOMBSTONE_LIFE: Millis = Millis(40_000);
@@ -132,6 +135,10 @@ pub struct Options {
     pub shapes: Option<Shapes>,
     /// Requests that are planned together.
     pub batches: Option<Batches>,
+    /// Which sites are emptied, and when.
+    pub drains: Option<Drains>,
+    /// What one user, node or network may have of a site.
+    pub shares: Option<Shares>,
     /// One of so many users hands a plan in that another node has made; none without.
     pub handed_in_every: Option<u64>,
 }
@@ -205,6 +212,8 @@ impl Options {
             links: None,
             shapes: None,
             batches: None,
+            drains: None,
+            shares: None,
             handed_in_every: None,
         }
     }

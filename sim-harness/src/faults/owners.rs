@@ -1,13 +1,15 @@
-//! Owners who set prices and change them.
+//! Owners who set prices and change them, and owners who empty their sites.
 //!
 //! Invariant: what an owner asks for is in the node's hosts, also when the node starts again.
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use broker::ledger::{Booking, ScheduleUpdateParts};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{event::Event, grid::Grid};
+use super::{event::Event, grid::Grid, world::World};
+use crate::engine::Medium as _;
 
 /// Gives the hosts of all sites their first tariffs and plans the changes.
 pub fn plan(grid: &mut Grid) {
@@ -20,6 +22,17 @@ pub fn plan(grid: &mut Grid) {
         let at = random.random_range(0..grid.options.faulty_ms);
         let (site, seed) = (random.random_range(0..grid.nodes.len()), random.random());
         grid.after(at, Event::Reprice { site, seed });
+    }
+}
+
+/// Plans when sites are emptied.
+pub fn plan_drains(grid: &mut Grid) {
+    let Some(drains) = &grid.options.drains else { return };
+    for (site, at, until) in drains.times(grid.nodes.len(), grid.options.faulty_ms) {
+        grid.after(at, Event::Drain { site, is_draining: true });
+        if let Some(until) = until {
+            grid.after(until, Event::Drain { site, is_draining: false });
+        }
     }
 }
 
@@ -42,4 +55,27 @@ pub fn reprice(grid: &mut Grid, site: usize, seed: u64) {
         running.machines.ledger.set_tariffs(tariffs);
         grid.figures.price_changes += 1;
     }
+}
+
+/// The owner of a site begins or ends to empty it. As in a node that is on disk first, then in force, then told to others; who cannot
+/// reach the node leaves it as it is.
+pub fn drain(world: &mut World, node: usize, is_draining: bool) {
+    let grid = &mut world.grid;
+    let Some(running) = grid.nodes[node].running() else { return };
+    if grid.nodes[node].is_draining == is_draining {
+        return;
+    }
+    let (gate, from) = (running.gate.clone(), running.machines.ledger.version());
+    let promised = |booking: &Booking| (booking.attempt.clone(), booking.grants.clone());
+    let standing = is_draining.then(|| running.machines.ledger.bookings().map(promised).collect());
+    grid.truth.note_draining(node, standing);
+    grid.nodes[node].is_draining = is_draining;
+    grid.figures.drained += u64::from(is_draining);
+    let what = if is_draining { "is being emptied" } else { "offers its hosts again" };
+    grid.note(None, format_args!("s{node} {what}"));
+    if world.stops_here(node) {
+        return;
+    }
+    gate.lock().set_draining(is_draining);
+    world.publish(node, ScheduleUpdateParts { from, changes: Vec::new() });
 }

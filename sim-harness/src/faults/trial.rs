@@ -16,6 +16,7 @@ use super::{
     canary::Canary,
     checks,
     demands::Demands,
+    drains::Drains,
     event::{Event, NodeEvent},
     grid::Grid,
     life,
@@ -27,6 +28,7 @@ use super::{
     options::{Options, SETTLE_WITHIN_MS},
     owners,
     shapes::Shapes,
+    shares::Shares,
     user_actions,
     users::Report,
     world::World,
@@ -47,6 +49,10 @@ const SHAPES: u64 = 0x5ba9_e500_5eed;
 const LINKS: u64 = 0x0017_4c5a_5eed;
 /// With this the seed of a run becomes that of its generators of batches.
 const BATCHES: u64 = 0x0ba7_c4e5_5eed;
+/// With this the seed of a run becomes that of its generator of sites that are emptied.
+const DRAINS: u64 = 0x0d2a_17e5_5eed;
+/// With this the seed of a run becomes that of its generator of shares.
+const SHARES: u64 = 0x5ba2_e500_5eed;
 /// One seed in so many has such users.
 const WANDERING_EVERY: u64 = 16;
 /// From this seed on half of the seeds with losses have them, and half lose coordinators for good; and some users of all seeds hand
@@ -64,6 +70,8 @@ pub const SHAPED_FROM: u64 = 2 * PRICED_FROM;
 pub const LINKED_FROM: u64 = 3 * PRICED_FROM;
 /// From this seed on half of the batches are reserved as a whole or not at all.
 pub const TIED_FROM: u64 = 4 * PRICED_FROM;
+/// From this seed on owners empty sites, and limit what one user, node or network may have, each in half of the seeds.
+pub const DRAINED_FROM: u64 = 5 * PRICED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -107,6 +115,8 @@ impl Trial {
         options.batches = (seed >= SHAPED_FROM).then(|| Batches::draw(seed ^ BATCHES)).flatten();
         options.links = (seed >= LINKED_FROM).then(|| Links::of(seed ^ LINKS));
         options.batches.iter_mut().for_each(|batches| batches.has_tied = seed >= TIED_FROM);
+        options.drains = (seed >= DRAINED_FROM).then(|| Drains::draw(seed ^ DRAINS)).flatten();
+        options.shares = (seed >= DRAINED_FROM).then(|| Shares::draw(seed ^ SHARES)).flatten();
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
             aims.draw(&mut options);
@@ -131,6 +141,7 @@ impl Trial {
         if let Some(batches) = grid.options.batches.clone() {
             batch_plans::plan_ahead(&batches, grid);
         }
+        owners::plan_drains(grid);
         fates.plan(grid);
         if let Some(aims) = &aims {
             aims.plan(grid);
@@ -193,6 +204,7 @@ impl Trial {
             Event::Shrink => self.stop_to_shrink(),
             Event::Reprice { site, seed } => owners::reprice(grid, site, seed),
             Event::Evict { number } => losses::evict(&mut self.world, number),
+            Event::Drain { site, is_draining } => owners::drain(&mut self.world, site, is_draining),
             Event::Desert { number } => losses::desert(grid, number),
             Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),
             Event::Steal { node, to, attempt, authorization } => self.world.steal(node, to, attempt, authorization),

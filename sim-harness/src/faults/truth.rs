@@ -29,6 +29,8 @@ pub struct Truth {
     evicting: BTreeMap<(usize, AttemptId), Vec<Grant>>,
     /// Bookings of which the owner of a site was told that they are taken back.
     evicted: BTreeSet<(usize, AttemptId)>,
+    /// What a site had promised when its owner began to empty it.
+    standing: BTreeMap<usize, BTreeMap<AttemptId, Vec<Grant>>>,
     /// Attempts that the ledger of a site had a booking of.
     seen: BTreeSet<(usize, AttemptId)>,
 }
@@ -108,6 +110,19 @@ impl Truth {
     /// Notes that it has one.
     pub fn note_seen(&mut self, site: usize, attempt: AttemptId) {
         self.seen.insert((site, attempt));
+    }
+
+    /// Notes that the owner of a site begins to empty it, where this is promised; without it, that this is over.
+    pub fn note_draining(&mut self, site: usize, standing: Option<BTreeMap<AttemptId, Vec<Grant>>>) {
+        match standing {
+            Some(standing) => self.standing.insert(site, standing),
+            None => self.standing.remove(&site),
+        };
+    }
+
+    /// What a site had promised when its owner began to empty it; none when it is not being emptied.
+    pub fn standing_at(&self, site: usize) -> Option<&BTreeMap<AttemptId, Vec<Grant>>> {
+        self.standing.get(&site)
     }
 
     /// Notes that the owner of a site was told that these bookings are taken back.

@@ -29,7 +29,7 @@ use super::{
     losses::Fates,
     message::{Body, Gossip, Message, Question},
     mutations, names,
-    node::{Asker, Running, Waiting},
+    node::{Asker, Waiting},
     user_actions,
     views::{Change, Search},
 };
@@ -148,6 +148,7 @@ impl Medium for World {
             answer.note_coordinated(|| running.coordinates(request));
         }
         let is_booked = matches!(answer, SiteAnswer::Booked { .. });
+        self.grid.figures.note_refusal(&answer);
         if let SiteAnswer::Refused(refusal) = &answer
             && (canary, is_confirm, &refusal.reason)
                 == (Some(Canary::ConfirmWithoutHold), true, &RefusalReason::NoSuchHold)
@@ -402,11 +403,14 @@ impl World {
             }
             takes_over = Some((attempt.request.clone(), authorization.clone()));
         }
+        mutations::mutate_policy(&self.grid, (node, from), &request);
+        let network = mutations::network_seen(&self.grid, from);
+        let Some(running) = self.grid.running(node) else { return };
         let is_confirm = matches!(request, SiteRequest::Confirm { .. } | SiteRequest::Book { .. });
         running.machines.askers.insert(token, Asker { from, ask, question, message, is_confirm, takes_over });
         let attempt = request.about().0.cloned().filter(|_| running.granted.contains(&message));
         let before = attempt.map(|attempt| (checks::booked(&running.machines.ledger, &attempt), attempt));
-        let event = ledger::Event::Request { from: site, network: None, token: ReplyToken(token), request };
+        let event = ledger::Event::Request { from: site, network, token: ReplyToken(token), request };
         self.handle_ledger(node, event);
         if let Some((before, attempt)) = before {
             checks::check_repeat(&mut self.grid, node, &attempt, &before);
@@ -471,13 +475,14 @@ impl World {
     fn advert(&mut self, node: usize) -> Advert {
         let at = &mut self.grid.nodes[node];
         let number = at.running_mut().map_or(0, |running| running.views.next_advert());
+        let is_draining = at.running().is_some_and(|running| running.gate.lock().is_draining());
         Advert {
             site: at.site.clone(),
             name: String::new(),
             sequence: at.disk.incarnation * 1_000_000 + number,
             time_to_live_s: 30,
             contact: None,
-            hosts: at.hosts.iter().map(|(host, _)| host.clone()).collect(),
+            hosts: at.hosts.iter().filter(|_| !is_draining).map(|(host, _)| host.clone()).collect(),
             uplink: at.uplink,
             addresses: Vec::new(),
             features: Features::own(),
@@ -539,8 +544,8 @@ impl World {
 
     fn look_for(&self, node: usize, search: &Search) -> (negotiation::Found, Vec<usize>) {
         let Some(negotiation) = self.grid.negotiation(node, &search.request) else { return Default::default() };
-        let Some(Running { machines, views, .. }) = self.grid.nodes[node].running() else { return Default::default() };
-        views.find(&machines.ledger, negotiation.wanted(), &search.exclude, self.clock(node))
+        let Some(running) = self.grid.nodes[node].running() else { return Default::default() };
+        running.find(negotiation.wanted(), &search.exclude, self.clock(node))
     }
 
     /// A user submits a request through an entry point, which runs, with its plan of a batch if it is of one.

@@ -153,7 +153,7 @@ impl Site {
         let setup = Setup {
             site: self.id.clone(),
             hosts: self.hosts.clone(),
-            gate: testing::open_gate(),
+            gate: testing::open_gate().into(),
             limits: LedgerLimits::default(),
             negotiation: NegotiationSettings::default(),
             receipts: None,

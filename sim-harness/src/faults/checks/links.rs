@@ -31,15 +31,17 @@ fn demand_of<'g>(grid: &'g Grid, request: &RequestId, shape: ShapeNumber) -> Opt
     grid.users.get(request)?.request.shape(shape)
 }
 
+/// What a booking puts on the link of its site, in Mbit/s; none when its hosts send nothing to others elsewhere.
+pub fn load_of(grid: &Grid, booking: &Booking) -> Option<u64> {
+    let demand = demand_of(grid, &booking.attempt.request, booking.shape)?;
+    Some(load(demand, booking.grants.len())).filter(|load| *load > 0)
+}
+
 /// Compares the books of a site's uplink with all its bookings, from now on.
 pub fn check_ledger(grid: &Grid, node: usize, ledger: &SiteLedger, now: Now) -> Result<(), Box<(RequestId, String)>> {
     let Some(books) = ledger.uplink() else { return Ok(()) };
-    let load_of = |booking: &Booking| {
-        let demand = demand_of(grid, &booking.attempt.request, booking.shape);
-        demand.map_or(0, |demand| load(demand, booking.grants.len()))
-    };
-    let loads = ledger.bookings().map(|booking| (booking, load_of(booking))).filter(|(_, load)| *load > 0);
-    let loads: Vec<(&Booking, u64)> = loads.collect();
+    let loads: Vec<(&Booking, u64)> =
+        ledger.bookings().filter_map(|booking| Some((booking, load_of(grid, booking)?))).collect();
     let name = ResourceName::mbps();
     let capacity = amount_of(&books.host().capacity, &name);
     let starts = loads.iter().flat_map(|(booking, _)| [booking.window.start, booking.window.end]);
@@ -111,9 +113,5 @@ pub fn bear(grid: &Grid, demand: &Demand, plan: &Plan, new: &[&SiteId]) -> bool 
 pub fn over_links(grid: &Grid) -> u64 {
     let ledgers = grid.nodes.iter().filter_map(|node| Some(&node.running()?.machines.ledger));
     let limited = ledgers.filter(|ledger| ledger.uplink().is_some());
-    let is_over = |booking: &&Booking| {
-        let demand = demand_of(grid, &booking.attempt.request, booking.shape);
-        demand.is_some_and(|demand| load(demand, booking.grants.len()) > 0)
-    };
-    limited.map(|ledger| ledger.bookings().filter(is_over).count() as u64).sum()
+    limited.map(|ledger| ledger.bookings().filter(|booking| load_of(grid, booking).is_some()).count() as u64).sum()
 }

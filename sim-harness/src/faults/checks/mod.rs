@@ -5,6 +5,7 @@
 
 mod capacity;
 mod covered;
+mod drains;
 mod durable;
 mod links;
 mod lost;
@@ -13,6 +14,7 @@ mod receipts;
 mod repairable;
 mod repeat;
 mod settled;
+mod shares;
 mod together;
 mod views;
 
@@ -36,7 +38,7 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
     let now = grid.clock(node);
     let Some(running) = grid.nodes[node].running() else { return };
     grid.truth.note(node, &running.machines.ledger, now);
-    money::check_prices(grid, node);
+    check_new(grid, node);
     let Some(running) = grid.nodes[node].running() else { return };
     if let Err(found) = capacity::check_ledger(&grid.nodes[node], &running.machines.ledger, now) {
         let (request, what) = *found;
@@ -63,6 +65,20 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
         return grid.violate("nothing more is given to who was evicted", Some(&attempt.request), what);
     }
     check_taken_back(grid, node);
+}
+
+/// What is in a ledger for the first time: at its price, within shares, and not where the site is being emptied.
+fn check_new(grid: &mut Grid, node: usize) {
+    drains::check_ledger(grid, node);
+    if grid.options.money.is_none() && grid.options.shares.is_none() {
+        return;
+    }
+    let Some(running) = grid.nodes[node].running() else { return };
+    let attempts = running.machines.ledger.bookings().map(|booking| &booking.attempt);
+    let new: Vec<AttemptId> = attempts.filter(|attempt| !grid.truth.has_seen(node, attempt)).cloned().collect();
+    money::check_prices(grid, node, &new);
+    shares::check_shares(grid, node, &new);
+    new.into_iter().for_each(|attempt| grid.truth.note_seen(node, attempt));
 }
 
 /// A site has told its owner what it has taken back, or its ledger has changed.

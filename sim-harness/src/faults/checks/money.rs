@@ -18,25 +18,14 @@ use super::super::{grid::Grid, names};
 const CLOCKS_DIFFER: Span = Span(60);
 
 /// A ledger has changed: every new booking costs what the owner of its hosts asks for, or more.
-pub fn check_prices(grid: &mut Grid, site: usize) {
-    if grid.options.money.is_none() {
-        return;
-    }
+pub fn check_prices(grid: &mut Grid, site: usize, new: &[AttemptId]) {
     let now = grid.clock(site).utc;
-    let Some(running) = grid.nodes[site].running() else { return };
-    let is_new = |booking: &&Booking| !grid.truth.has_seen(site, &booking.attempt);
-    let new: Vec<(AttemptId, Option<String>)> = running
-        .machines
-        .ledger
-        .bookings()
-        .filter(is_new)
-        .map(|booking| (booking.attempt.clone(), below_price(grid, site, &booking.grants, now)))
-        .collect();
-    for (attempt, wrong) in new {
-        if let Some(what) = wrong {
-            grid.violate("nothing is promised for another price", Some(&attempt.request), format!("s{site}: {what}"));
-        }
-        grid.truth.note_seen(site, attempt);
+    let Some(running) = grid.nodes[site].running().filter(|_| grid.options.money.is_some()) else { return };
+    let of_new = running.machines.ledger.bookings().filter(|booking| new.contains(&booking.attempt));
+    let wrong = |booking: &Booking| Some((booking.attempt.clone(), below_price(grid, site, &booking.grants, now)?));
+    let found: Vec<(AttemptId, String)> = of_new.filter_map(wrong).collect();
+    for (attempt, what) in found {
+        grid.violate("nothing is promised for another price", Some(&attempt.request), format!("s{site}: {what}"));
     }
 }
 

@@ -38,7 +38,8 @@ struct Free {
 pub fn could_be_repaired(grid: &Grid, id: &RequestId, request: &Request, reservation: &Reservation) -> bool {
     let missing = reservation.missing_seats(request).len();
     let Some(demand) = request.shape(reservation.plan.shape) else { return false };
-    if reservation.plan.start < grid.utc() + AHEAD || missing > MISSING_MAX {
+    // Whose share has room is not worked out here.
+    if grid.options.shares.is_some() || reservation.plan.start < grid.utc() + AHEAD || missing > MISSING_MAX {
         return false;
     }
     let kept = || reservation.plan.seats.iter().filter(|seat| !reservation.is_lost(seat.number));
@@ -77,7 +78,7 @@ fn free_hosts(
     for (index, node) in grid.nodes.iter().enumerate() {
         // An owner that has taken hosts back gives the request no others.
         let has_evicted = grid.truth.evicted_at(index).any(|attempt| attempt.request == *id);
-        let Some(running) = node.running().filter(|_| !has_evicted) else { continue };
+        let Some(running) = node.running().filter(|_| !has_evicted && !node.is_draining) else { continue };
         if running.machines.ledger.bookings().any(|booking| booking.attempt.request == *id) {
             continue;
         }
