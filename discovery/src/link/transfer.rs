@@ -78,7 +78,7 @@ impl Meter {
 
 /// Sends for [`SEND_FOR`], but at most `bytes_max`; how much.
 pub(super) async fn send(stream: &mut (impl AsyncWrite + Unpin), bytes_max: u64) -> io::Result<u64> {
-    let mut chunk = [0; 4 + CHUNK];
+    let mut chunk = vec![0; 4 + CHUNK];
     chunk[..4].copy_from_slice(&(CHUNK as u32).to_be_bytes());
     let (began, mut sent) = (Instant::now(), 0);
     while sent + CHUNK as u64 <= bytes_max && began.elapsed() < SEND_FOR {
@@ -97,7 +97,7 @@ pub(super) async fn send(stream: &mut (impl AsyncWrite + Unpin), bytes_max: u64)
 /// # Errors
 /// `InvalidData` when the other side does not keep to what was agreed.
 pub(super) async fn receive(stream: &mut (impl AsyncRead + Unpin), bytes_max: u64) -> io::Result<Tally> {
-    let (mut chunk, mut length) = ([0; CHUNK], [0; 4]);
+    let (mut chunk, mut length) = (vec![0; CHUNK], [0; 4]);
     let mut meter = Meter::new(bytes_max, Instant::now());
     loop {
         stream.read_exact(&mut length).await?;
