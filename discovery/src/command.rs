@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     admission::Offence,
+    link::Reply,
     wire::{WireAnswer, WireRequest},
 };
 
@@ -64,8 +65,19 @@ pub(crate) struct AskCommand {
 #[derive(Debug)]
 pub(crate) enum Command {
     Ask(Box<AskCommand>),
-    Providers { key: RecordKey, reply: oneshot::Sender<BTreeSet<PeerId>> },
-    Record { key: RecordKey, reply: oneshot::Sender<Option<Vec<u8>>> },
+    Providers {
+        key: RecordKey,
+        reply: oneshot::Sender<BTreeSet<PeerId>>,
+    },
+    Record {
+        key: RecordKey,
+        reply: oneshot::Sender<Option<Vec<u8>>>,
+    },
+    /// Opens a stream to test the link to a connected peer.
+    OpenLink {
+        peer: PeerId,
+        reply: Reply,
+    },
     Connect(Vec<(PeerId, Vec<Multiaddr>)>),
     Blame(PeerId, Offence),
     Renew,

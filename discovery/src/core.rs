@@ -23,6 +23,7 @@ use crate::{
     dht::index,
     direct::{inbound::InboundQueue, schedules::ScheduleServer},
     identity::peer_of_site,
+    link::Reply,
     shared::Shared,
     wire::{
         WireAnswer, WireRequest,
@@ -57,6 +58,11 @@ impl Core {
     /// Opens connections to peers, at these addresses. A hint: a full queue means that the swarm has more urgent work.
     pub(crate) fn connect(&self, peers: Vec<(PeerId, Vec<Multiaddr>)>) {
         let _ = self.commands.try_send(Command::Connect(peers));
+    }
+
+    /// Opens a stream to test the link to a connected peer.
+    pub(crate) fn open_link(&self, peer: PeerId, reply: Reply) -> Result<(), AskError> {
+        self.commands.try_send(Command::OpenLink { peer, reply }).map_err(|_| AskError::Busy)
     }
 
     /// Says good-bye and ends the swarm task.

@@ -25,6 +25,7 @@ use crate::{
     direct::reachability::{self, Reachability},
     dissemination::outbox::Offer,
     identity::{peer_of_site, site_of_peer},
+    link::{LinkError, LinkSpeed, Links},
     membership::Badge,
     status::ClockOffset,
     tasks::Tasks,
@@ -82,12 +83,13 @@ pub struct BannedPeer {
 pub struct Discovery {
     core: Core,
     finder: Finder,
+    links: Arc<Links>,
     tasks: Arc<Tasks>,
 }
 
 impl Discovery {
-    pub(crate) fn new(core: Core, tasks: Tasks) -> Discovery {
-        Discovery { finder: Finder::new(core.clone()), core, tasks: Arc::new(tasks) }
+    pub(crate) fn new(core: Core, links: Arc<Links>, tasks: Tasks) -> Discovery {
+        Discovery { finder: Finder::new(core.clone()), core, links, tasks: Arc::new(tasks) }
     }
 
     #[cfg(test)]
@@ -216,6 +218,14 @@ impl Discovery {
     /// Asks some connected sites to open a connection to this node, at the addresses that it advertises. Takes seconds.
     pub async fn ask_reachability(&self) -> Reachability {
         reachability::ask(&self.core).await
+    }
+
+    /// Measures the link to a site that allows it. Takes seconds, and up to 32 MiB each way.
+    ///
+    /// # Errors
+    /// [`LinkError`] when it was not measured.
+    pub async fn measure_link(&self, site: &SiteId) -> Result<LinkSpeed, LinkError> {
+        self.links.measure(site).await
     }
 
     /// Whether there is no connection at all.

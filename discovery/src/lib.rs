@@ -28,6 +28,7 @@ mod core;
 mod direct;
 mod handle;
 mod health;
+mod link;
 mod shared;
 mod start;
 mod status;
@@ -50,6 +51,7 @@ pub use crate::{
     dissemination::outbox::{self, Offer},
     handle::{BannedPeer, Discovery, OfferError, Status},
     identity::Identity,
+    link::{LinkError, LinkSpeed},
     membership::Members,
     shared::UPDATE_TIME_TO_LIVE,
     start::{StartError, start},

@@ -31,6 +31,7 @@ use crate::{
     identity::{Identity, site_of_peer},
     membership::{Badge, DifferingDigests},
     status::{Offsets, SeenAs},
+    transport::Spared,
     view::SharedView,
     wire::{self, Dialect, Dropped, Payload, Stamp, Terms, check::ADDRESSES_MAX},
 };
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) seen_as: SeenAs,
     /// Which addresses are dialled.
     pub(crate) dials: Arc<DialFilter>,
+    /// What is read without a throttle.
+    pub(crate) spared: Arc<Spared>,
     outbox: Mutex<Outbox>,
     last_sequence: AtomicU64,
     listen: RwLock<Vec<Multiaddr>>,
@@ -91,7 +94,7 @@ struct Connected {
 impl Shared {
     pub(crate) fn new(
         identity: Identity,
-        (config, dialect, dials): (DiscoveryConfig, Dialect, Arc<DialFilter>),
+        (config, dialect, dials, spared): (DiscoveryConfig, Dialect, Arc<DialFilter>, Arc<Spared>),
         view: SharedView,
         health: PeerHealth,
         counters: Arc<Counters>,
@@ -109,6 +112,7 @@ impl Shared {
             offsets: Offsets::default(),
             seen_as: SeenAs::default(),
             dials,
+            spared,
             outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, changes }),
             last_sequence: AtomicU64::new(0),
             listen: RwLock::new(Vec::new()),

@@ -18,6 +18,7 @@ use crate::{
     handle::Discovery,
     health::PeerHealth,
     identity::{Identity, IdentityError},
+    link::Links,
     membership::revocations,
     shared::Shared,
     swarm_task::{Behaviour, SetUpError, SwarmTask, build_swarm},
@@ -44,7 +45,8 @@ pub(crate) async fn start_speaking(
     config.check()?;
     let counters = Arc::new(Counters::default());
     let dials = Arc::new(DialFilter::new(&config.bootstrap, &config.dial_ranges));
-    let mut swarm = build_swarm(&identity.keypair()?, &config, (dialect.asks, &dials), Arc::clone(&counters))?;
+    let spared = Arc::default();
+    let mut swarm = build_swarm(&identity.keypair()?, &config, (dialect.asks, &dials), &spared, Arc::clone(&counters))?;
     listen(&mut swarm, &config.listen).await?;
 
     let times = &config.intervals;
@@ -60,23 +62,26 @@ pub(crate) async fn start_speaking(
     let (schedules, serve_schedules) = ScheduleServer::new(Arc::clone(&config.schedules), Arc::clone(&counters));
     let (commands, command_queue) = mpsc::channel(config.limits.commands);
     let exchanges = config.gossip;
-    let shared = Arc::new(Shared::new(identity, (config, dialect, dials), view, health, counters));
+    let shared = Arc::new(Shared::new(identity, (config, dialect, dials, spared), view, health, counters));
 
     let core = Core::new(Arc::clone(&shared), commands, queue.clone(), schedules.clone());
     let serving = Serving::new(Arc::clone(&shared), queue, schedules);
     let (checks, checker) = Checks::new(Arc::clone(&shared));
-    let mut task = SwarmTask::new(swarm, shared, command_queue, serving, checks);
+    let links = Arc::new(Links::new(core.clone()));
+    let (asked, links_asked) = mpsc::channel(1);
+    let mut task = SwarmTask::new(swarm, shared, command_queue, (serving, asked), checks);
     task.tell_addresses();
     let mut tasks = Tasks::new();
     tasks.spawn("swarm", task.run());
     tasks.spawn("checks", checker.run());
     tasks.spawn("schedules", serve_schedules);
     tasks.spawn("fetching", fetching::run(core.clone(), fetches));
+    tasks.spawn("links", Arc::clone(&links).serve(links_asked));
     tasks.spawn("revocations", revocations::run(core.clone()));
     if exchanges {
         tasks.spawn("exchange", exchange::run(core.clone()));
     }
-    Ok((Discovery::new(core, tasks), inbound))
+    Ok((Discovery::new(core, links, tasks), inbound))
 }
 
 /// Listening takes a system call or two; this is for a machine in trouble.

@@ -236,6 +236,15 @@ impl Node {
         });
     }
 
+    /// What the flag `name` is at the next start.
+    ///
+    /// # Panics
+    /// When the node was started without it.
+    pub fn change(&mut self, name: &str, value: &str) {
+        let at = self.arguments.iter().position(|argument| argument == name).expect("it was started with this flag");
+        value.clone_into(&mut self.arguments[at + 1]);
+    }
+
     fn check_alive(&mut self) {
         let status = self.child.as_mut().and_then(|child| child.try_wait().expect("the child can be asked"));
         if let Some(status) = status {

@@ -61,6 +61,8 @@ pub struct Intervals {
     pub farewell: Duration,
     /// How long a direct request may take to arrive once its stream is open.
     pub request_arrival: Duration,
+    /// How long all bytes of a test of a link may take, each way: those that wait in buffers after the last was sent are to come, too.
+    pub link_way: Duration,
     /// After what time a connection is closed whose other side has not said which grid it is of.
     pub introduction: Duration,
     /// After what time a connection is closed whose other side has not proven that it belongs to the closed grid.
@@ -93,6 +95,7 @@ impl Default for Intervals {
             housekeeping: Duration::from_secs(1),
             farewell: Duration::from_millis(300),
             request_arrival: Duration::from_secs(5),
+            link_way: Duration::from_secs(15),
             introduction: Duration::from_secs(10),
             proof: Duration::from_secs(5),
             proof_recheck: Duration::from_secs(10),

@@ -60,6 +60,8 @@ pub struct DiscoveryConfig {
     pub transport: TransportKind,
     /// Whether to gossip and to exchange adverts with neighbours. Without, other sites are found through the DHT alone.
     pub gossip: bool,
+    /// Whether other sites may test how fast the link to this one is.
+    pub link_tests: bool,
     /// Sizes.
     pub limits: Limits,
     /// Times.
@@ -98,6 +100,7 @@ impl DiscoveryConfig {
             dial_ranges: Vec::new(),
             transport: TransportKind::default(),
             gossip: true,
+            link_tests: false,
             limits: Limits::default(),
             intervals: Intervals::default(),
             schedules,

@@ -20,13 +20,14 @@ use crate::{
     config::{DhtUpkeep, DiscoveryConfig, GridId},
     counters::Counters,
     dht::index::sha256,
-    transport::{self, Throttle},
+    link::LinkTests,
+    transport::{self, Spared, Throttle},
     wire::{
         self, AskVersion, Codec,
         bundle::BUNDLE_BYTES_MAX,
         names::{
-            NameError, adverts_topic, ask_protocols, gossip_prefix, identify_protocol, kad_protocol, proof_protocol,
-            schedules_topic,
+            NameError, adverts_topic, ask_protocols, gossip_prefix, identify_protocol, kad_protocol, link_protocol,
+            proof_protocol, schedules_topic,
         },
     },
 };
@@ -45,6 +46,7 @@ pub(crate) struct Behaviour {
     pub(crate) kad: Gated<kad::Behaviour<kad::store::MemoryStore>>,
     pub(crate) gossip: Gated<gossipsub::Behaviour>,
     pub(crate) ask: Gated<request_response::Behaviour<Codec>>,
+    pub(crate) link: Gated<LinkTests>,
 }
 
 impl Behaviour {
@@ -53,6 +55,7 @@ impl Behaviour {
         self.kad.open(peer);
         self.gossip.open(peer);
         self.ask.open(peer);
+        self.link.open(peer);
     }
 
     /// Serves a peer no longer, once its connections are closed.
@@ -61,6 +64,7 @@ impl Behaviour {
         self.kad.remove_peer(peer);
         self.gossip.shut(peer);
         self.ask.shut(peer);
+        self.link.shut(peer);
     }
 }
 
@@ -89,13 +93,14 @@ pub(crate) fn build_swarm(
     keypair: &Keypair,
     config: &DiscoveryConfig,
     (asks, dials): (&'static [&'static dyn AskVersion], &Arc<DialFilter>),
+    spared: &Arc<Spared>,
     counters: Arc<Counters>,
 ) -> Result<Swarm<Behaviour>, SetUpError> {
     let throttle = Throttle {
         bytes_per_s: config.limits.read_per_connection_per_s,
         streams_per_s: config.limits.streams_per_connection_per_s,
     };
-    let transport = transport::build(config.transport, keypair, throttle, dials)
+    let transport = transport::build(config.transport, keypair, (throttle, Arc::clone(spared)), dials)
         .map_err(|error| failed("the transport")(error.to_string()))?;
     let behaviour = behaviour(keypair, config, asks, counters)?;
     let swarm_config = swarm::Config::with_tokio_executor()
@@ -145,6 +150,7 @@ fn behaviour(
         kad: Gated::new(kad(keypair, config)?, is_closed),
         gossip: Gated::new(gossip(config)?, is_closed),
         ask: Gated::new(ask, is_closed),
+        link: Gated::new(LinkTests::new(link_protocol(grid)?), is_closed),
     })
 }
 

@@ -6,6 +6,8 @@ mod peers;
 mod publisher;
 mod task;
 
+#[cfg(test)]
+pub(crate) use self::behaviour::BehaviourEvent;
 pub use self::behaviour::{DHT_PARALLEL, PING_EVERY, SetUpError, gossip_config};
 pub(crate) use self::{
     behaviour::{Behaviour, build_swarm},

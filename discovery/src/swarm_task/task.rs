@@ -54,6 +54,7 @@ use crate::{
     direct::{Asks, Serving, Wire, ask_error, dial_outcome},
     dissemination::{Checked, Checks, Favour, Reunion, Verdict},
     identity::site_of_peer,
+    link,
     shared::{Shared, peer_of_address},
     wire::{Asked, Codec, WireAnswer, WireRequest},
 };
@@ -71,6 +72,8 @@ pub(crate) struct SwarmTask {
     commands: mpsc::Receiver<Command>,
     asks: Asks,
     serving: Serving,
+    /// Tests of the link to this site that others ask for.
+    links: mpsc::Sender<link::Asked>,
     pub(super) publisher: Publisher,
     pub(super) peers: Peers,
     reunion: Reunion,
@@ -92,7 +95,7 @@ impl SwarmTask {
         swarm: Swarm<Behaviour>,
         shared: Arc<Shared>,
         commands: mpsc::Receiver<Command>,
-        serving: Serving,
+        (serving, links): (Serving, mpsc::Sender<link::Asked>),
         checks: Checks,
     ) -> SwarmTask {
         let now = shared.clock.now();
@@ -101,6 +104,7 @@ impl SwarmTask {
             commands,
             asks: Asks::new(shared.config.limits.clone()),
             serving,
+            links,
             publisher: Publisher::new(Arc::clone(&shared), checks),
             peers: Peers::new(Arc::clone(&shared)),
             reunion: Reunion::default(),
@@ -181,6 +185,10 @@ impl SwarmTask {
             }
             Command::Providers { key, reply } => self.publisher.dht.find_providers(&mut behaviour.kad, key, reply),
             Command::Record { key, reply } => self.publisher.dht.find_record(&mut behaviour.kad, key, reply),
+            Command::OpenLink { peer, reply } => {
+                self.peers.used(&peer);
+                behaviour.link.open_stream(peer, reply);
+            }
             Command::Connect(peers) => {
                 for (peer, addresses) in peers {
                     self.dial_peer(peer, addresses);
@@ -258,6 +266,7 @@ impl SwarmTask {
             SwarmEvent::Behaviour(BehaviourEvent::Gossip(event)) => self.on_gossip_event(event),
             SwarmEvent::Behaviour(BehaviourEvent::Kad(event)) => self.on_kad_event(event),
             SwarmEvent::Behaviour(BehaviourEvent::Proof(event)) => self.on_proof(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Link(asked)) => self.on_link_asked(asked),
             SwarmEvent::Behaviour(BehaviourEvent::Ping(ping::Event { peer, connection, result: Err(failure) }))
                 if !matches!(failure, ping::Failure::Unsupported) =>
             {
@@ -442,6 +451,18 @@ impl SwarmTask {
         self.shared.count(Counter::AsksIn);
         self.shared.count(Counter::AsksInNotUnderstood);
         self.answer(channel, WireAnswer::NotUnderstood { kind });
+    }
+
+    /// Asking for tests costs as much as asking for anything else that is large.
+    fn on_link_asked(&mut self, asked: link::Asked) {
+        self.peers.used(&asked.peer);
+        if self.serving.admit(asked.peer, None).is_err() {
+            return self.blame(asked.peer, Offence::RequestFlood);
+        }
+        // Without room the stream is dropped, which resets it; so is that of a peer that was disconnected since.
+        if self.peers.is_member(&asked.peer) {
+            let _ = self.links.try_send(asked);
+        }
     }
 
     fn note_request(&mut self, request: &WireRequest) {

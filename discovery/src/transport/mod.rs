@@ -3,4 +3,7 @@
 mod stack;
 mod throttle;
 
-pub(crate) use self::{stack::build, throttle::Throttle};
+pub(crate) use self::{
+    stack::build,
+    throttle::{Spared, Throttle},
+};

@@ -2,19 +2,25 @@
 //!
 //! Every protocol has limits of its own, but each message costs something before such a limit is looked at: a stream to
 //! negotiate, bytes to decrypt and decode. Here the reader simply stops for a while, and flow control makes the sender
-//! wait. Invariant: of one connection at most `burst + rate * t` bytes and streams are taken in any time `t`; a
-//! connection keeps 80 bytes for it, and nothing is dropped.
+//! wait. Invariant: of one connection at most `burst + rate * t` bytes and streams are taken in any time `t`, beside what
+//! [`Spared`] grants its peer; a connection keeps some 100 bytes for it, and nothing is dropped.
 
 use std::{
     io,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
 use futures::{AsyncRead, AsyncWrite};
-use libp2p::core::muxing::{StreamMuxer, StreamMuxerBox, StreamMuxerEvent, SubstreamBox};
+use libp2p::{
+    PeerId,
+    core::muxing::{StreamMuxer, StreamMuxerBox, StreamMuxerEvent, SubstreamBox},
+};
 use tokio::time::{Sleep, sleep};
 
 /// What one connection may bring.
@@ -22,6 +28,42 @@ use tokio::time::{Sleep, sleep};
 pub(crate) struct Throttle {
     pub(crate) bytes_per_s: u32,
     pub(crate) streams_per_s: u32,
+}
+
+/// Bytes that are read from one peer as fast as they come, while the link to it is tested.
+#[derive(Debug, Default)]
+pub(crate) struct Spared {
+    left: AtomicU64,
+    peer: Mutex<Option<PeerId>>,
+}
+
+impl Spared {
+    /// Spares so many bytes of a peer while the grant lives; one grant at a time.
+    pub(crate) fn grant(&self, peer: PeerId, bytes: u64) -> SparedGrant<'_> {
+        *locked(&self.peer) = Some(peer);
+        self.left.store(bytes, Ordering::Relaxed);
+        SparedGrant(self)
+    }
+
+    fn has(&self, peer: &PeerId) -> bool {
+        // Mostly there is no grant, and no lock to be taken.
+        self.left.load(Ordering::Relaxed) > 0 && *locked(&self.peer) == Some(*peer)
+    }
+
+    fn spend(&self, count: usize) {
+        let take = |left: u64| Some(left.saturating_sub(count as u64));
+        // It always takes.
+        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+    }
+}
+
+/// Ends what was granted.
+pub(crate) struct SparedGrant<'s>(&'s Spared);
+
+impl Drop for SparedGrant<'_> {
+    fn drop(&mut self) {
+        self.0.left.store(0, Ordering::Relaxed);
+    }
 }
 
 /// How much may come at once, in terms of what comes in a while.
@@ -73,16 +115,18 @@ impl Pause {
 /// A connection that is read from only so fast.
 pub(crate) struct ThrottledMuxer {
     inner: StreamMuxerBox,
+    spared: (PeerId, Arc<Spared>),
     bytes: Arc<Mutex<Pace>>,
     streams: Pace,
     pause: Pause,
 }
 
 impl ThrottledMuxer {
-    pub(crate) fn new(inner: StreamMuxerBox, throttle: Throttle) -> ThrottledMuxer {
+    pub(crate) fn new(inner: StreamMuxerBox, throttle: Throttle, spared: (PeerId, Arc<Spared>)) -> ThrottledMuxer {
         let now = Instant::now();
         ThrottledMuxer {
             inner,
+            spared,
             bytes: Arc::new(Mutex::new(Pace::new(throttle.bytes_per_s, now))),
             streams: Pace::new(throttle.streams_per_s, now),
             pause: Pause::default(),
@@ -90,7 +134,7 @@ impl ThrottledMuxer {
     }
 
     fn stream(&self, inner: SubstreamBox) -> ThrottledStream {
-        ThrottledStream { inner, bytes: Arc::clone(&self.bytes), pause: Pause::default() }
+        ThrottledStream { inner, spared: self.spared.clone(), bytes: Arc::clone(&self.bytes), pause: Pause::default() }
     }
 }
 
@@ -123,6 +167,7 @@ impl StreamMuxer for ThrottledMuxer {
 /// A stream of such a connection.
 pub(crate) struct ThrottledStream {
     inner: SubstreamBox,
+    spared: (PeerId, Arc<Spared>),
     bytes: Arc<Mutex<Pace>>,
     pause: Pause,
 }
@@ -135,9 +180,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl AsyncRead for ThrottledStream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        ready!(this.pause.poll(&locked(&this.bytes), context));
+        let (peer, spared) = &this.spared;
+        let is_spared = spared.has(peer);
+        if !is_spared {
+            ready!(this.pause.poll(&locked(&this.bytes), context));
+        }
         let read = ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
-        locked(&this.bytes).spend(read, Instant::now());
+        if is_spared {
+            spared.spend(read);
+        } else {
+            locked(&this.bytes).spend(read, Instant::now());
+        }
         Poll::Ready(Ok(read))
     }
 }
@@ -161,6 +214,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn only_the_peer_that_is_tested_is_spared_and_so_many_bytes() {
+        let (spared, peer) = (Spared::default(), PeerId::random());
+        assert!(!spared.has(&peer));
+        let grant = spared.grant(peer, 10);
+        assert!(spared.has(&peer) && !spared.has(&PeerId::random()));
+        spared.spend(9);
+        assert!(spared.has(&peer));
+        spared.spend(9);
+        assert!(!spared.has(&peer));
+        drop(grant);
+        drop(spared.grant(peer, 10));
+        assert!(!spared.has(&peer), "it ends with the test");
+    }
 
     proptest! {
         #[test]

@@ -35,6 +35,14 @@ pub fn proof_protocol(grid: &GridId) -> Result<StreamProtocol, NameError> {
     protocol(grid, "proof/1")
 }
 
+/// The protocol of tests of links.
+///
+/// # Errors
+/// [`NameError`] when libp2p refuses the name.
+pub fn link_protocol(grid: &GridId) -> Result<StreamProtocol, NameError> {
+    protocol(grid, "link/1")
+}
+
 /// The protocols of direct requests, one a version, in the order of `versions`.
 ///
 /// # Errors

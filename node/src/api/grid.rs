@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{Json, extract::State};
+use axum::{Json, extract::State, http::StatusCode};
 use broker::{
     amount::Amount,
     cost::PriceList,
@@ -16,7 +16,7 @@ use broker::{
     trust::PublicKey,
     view::Schedules,
 };
-use discovery::{BannedPeer, ClockOffset, Reachability};
+use discovery::{BannedPeer, ClockOffset, LinkError, LinkSpeed, Reachability};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -127,6 +127,45 @@ pub struct ReachView {
 pub async fn test_reach(State(state): State<Arc<ApiState>>) -> Json<ReachView> {
     let Reachability { asked, reached } = state.discovery.ask_reachability().await;
     Json(ReachView { asked, reached })
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct LinkQuery {
+    /// The other site, whose owner allows it (`uplink_tests`).
+    with: SiteId,
+}
+
+/// How fast the link between this site and another is, beside what is configured.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct LinkView {
+    /// To the other site, as that one has clocked it.
+    pub to_mbps: u64,
+    /// From it.
+    pub from_mbps: u64,
+    /// What this site's uplink carries, if it has a limit.
+    pub uplink_mbps: Option<u64>,
+    /// The same of the other site.
+    pub their_uplink_mbps: Option<u64>,
+}
+
+/// Measures the link to another site, with up to 32 MiB each way; takes seconds.
+#[utoipa::path(get, path = "/uplink", tag = "grid", params(LinkQuery), responses((status = 200, description = "Done", body = LinkView)))]
+pub async fn measure_link(
+    State(state): State<Arc<ApiState>>,
+    Query(LinkQuery { with }): Query<LinkQuery>,
+) -> Result<Json<LinkView>, Problem> {
+    let discovery = &state.discovery;
+    let LinkSpeed { to_mbps, from_mbps } = discovery.measure_link(&with).await.map_err(|error| match error {
+        LinkError::Itself => Problem::wrong("with", error),
+        LinkError::NotAllowed => Problem::new(StatusCode::FORBIDDEN, error.to_string()).with_rule("uplink_tests"),
+        LinkError::NotNow { .. } | LinkError::Running => Problem::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()),
+        _ => Problem::new(StatusCode::BAD_GATEWAY, error.to_string()),
+    })?;
+    let uplink = |site| discovery.view().with_site(site, |view| view.advert().uplink).flatten().map(|mbps| mbps.0);
+    let (uplink_mbps, their_uplink_mbps) = (uplink(discovery.site_id()), uplink(&with));
+    Ok(Json(LinkView { to_mbps, from_mbps, uplink_mbps, their_uplink_mbps }))
 }
 
 /// A peer that this node refuses to talk to.

@@ -118,6 +118,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::Operator, routes!(tokens::revoke_token))
         .with(Access::Read, routes!(grid::show_status))
         .with(Access::Operator, routes!(grid::test_reach))
+        .with(Access::Operator, routes!(grid::measure_link))
         .with(Access::Read, routes!(grid::list_sites))
         .with(Access::Read, routes!(grid::list_hosts))
         .with(Access::Read, routes!(grid::show_ledger))

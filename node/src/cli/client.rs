@@ -18,7 +18,7 @@ use ureq::{
 use super::{error::CliError, exit::Exit};
 use crate::api::{
     challenge,
-    grid::{HostList, SiteList},
+    grid::{HostList, LinkView, SiteList},
     problem::Problem,
     session::Challenge,
 };
@@ -27,6 +27,8 @@ use crate::api::{
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long an answer may take beside the time it was asked to wait: planning at full effort on a large grid.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The same for a test of the link to another site.
+const LINK_WAIT: Duration = Duration::from_secs(45);
 /// Largest answer, in bytes: 10,000 hosts take some 5 MB.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
 
@@ -166,6 +168,11 @@ impl Client {
         wait: Duration,
     ) -> Result<T, CliError> {
         self.call(&Method::POST, path, body, wait)
+    }
+
+    /// Measures the link to a site.
+    pub fn link_with(&self, site: &SiteId) -> Result<LinkView, CliError> {
+        self.get_waiting(&escaped("/v1/uplink?with=", site.as_str()), LINK_WAIT)
     }
 
     /// All known sites, page by page.

@@ -61,6 +61,8 @@ settings! {
         hosts: Option<Vec<HostTable>> = None, "TABLE", unset "this machine";
         /// What the site's link to all others carries; requests whose hosts talk to each other never get more of it.
         uplink: Option<Rate> = None, "RATE", unset "no limit", example "\"1Gbit/s\"";
+        /// Whether other sites may measure the link to this one (kolo doctor --link-with).
+        uplink_tests: bool = false, "BOOL";
         /// Prices and conditions of hosts as an inline TOML table, such as '{ per_hour = { cpu = "6.00" } }'; of tables that hold at the same time the later counts.
         price: Option<Vec<PriceTable>> = None, "TABLE", unset "everything is free";
         /// How far ahead prices that change with the hour are published; a later start has the highest.

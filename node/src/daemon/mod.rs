@@ -507,6 +507,7 @@ fn discovery_config(
     discovery.bootstrap = addresses("bootstrap", &config.settings.bootstrap)?;
     // An address that an earlier version wrote and this one does not understand is no reason not to start.
     discovery.known_peers = known_peers.iter().filter_map(|text| text.parse().ok()).collect();
+    discovery.link_tests = config.settings.uplink_tests;
     discovery.intervals.gossip = config.settings.gossip.interval;
     discovery.intervals.recheck = config.settings.gossip.recheck;
     discovery.limits.sites_eager_max = config.settings.gossip.asked_when_met;

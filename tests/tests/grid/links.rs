@@ -5,7 +5,7 @@ use end_to_end::{Node, hosts, kolo_sim};
 #[test]
 fn what_an_uplink_does_not_carry_is_refused_by_its_name_until_it_is_free_again() {
     let uplink = ["--uplink", "100Mbit/s"];
-    let first = Node::start("alpha", &hosts("a", 2), &uplink);
+    let first = Node::start("alpha", &hosts("a", 2), &[&uplink[..], &["--uplink-tests", "true"]].concat());
     let second = Node::joining("beta", &hosts("b", 2), &first, &uplink);
     [&first, &second].iter().for_each(|node| node.wait_until_it_knows(4));
     let asked = |rate| {
@@ -29,6 +29,14 @@ fn what_an_uplink_does_not_carry_is_refused_by_its_name_until_it_is_free_again()
     assert_eq!(longer["added"][0]["request"]["traffic"]["mbps"], 60, "{longer}");
     let _ = second.kolo_json(&["cancel", slower["id"].as_str().unwrap()], 0);
     let _ = first.kolo_json(&["cancel", id], 0);
+    // Its owner allows the first to be measured; the second's does not.
+    let measured = second.kolo(&["doctor", "--link-with", "alpha", "--output", "json"]).json();
+    let link = measured["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == "link");
+    let what = link.unwrap()["what"].as_str().unwrap();
+    assert!(what.contains("Mbit/s to alpha") && what.contains("uplink configured here 100Mbit/s"), "{measured}");
+    let refused = first.kolo(&["doctor", "--link-with", "beta"]);
+    assert!(refused.code == Some(1) && refused.out.contains("does not allow tests of links"), "{refused:?}");
+
     let fast = second.wait_until("the links to be known as free", "/v1/usage?points=1", |_| {
         second.kolo(&[&["plan"], &asked("100Mbit/s")[1..]].concat()).code == Some(0)
     });

@@ -63,3 +63,40 @@ fn a_lost_host_is_replaced_and_any_node_goes_on_when_the_entry_point_is_gone() {
         assert!(nodes[index].bookings().is_empty(), "{:?}", nodes[index].bookings());
     }
 }
+
+#[test]
+fn a_smaller_uplink_keeps_what_has_begun_and_the_rest_moves() {
+    // A site that is gone for less than a minute has lost nothing.
+    let patient = ["--negotiation-check-min", "3s", "--negotiation-check-max", "3s", "--negotiation-lost-after", "60s"];
+    let more = [&patient[..], &["--uplink", "100Mbit/s"]].concat();
+    let first = Node::start("alpha", &hosts("a", 1), &more);
+    let others = ["beta", "gamma"].map(|name| Node::joining(name, &hosts(&name[..1], 1), &first, &more));
+    let mut nodes: Vec<Node> = [first].into_iter().chain(others).collect();
+    nodes.iter().for_each(|node| node.wait_until_it_knows(3));
+    let submit = |nodes: &[Node], more: &[&str]| {
+        let asked = ["submit", "--work", "1h", "--per-host", "cpu=1", "--compute", "0.7"];
+        nodes[0].kolo_json(&[&asked[..], more].concat(), 0)
+    };
+
+    // From now on 30 Mbit/s on all three links, later 60 Mbit/s on two of them.
+    let begun = submit(&nodes, &["-N", "3", "--traffic", "30Mbit/s"]);
+    let later = submit(&nodes, &["-N", "2", "--traffic", "60Mbit/s", "--earliest", "+3h"]);
+    let [begun_at, later_at] = [&begun, &later].map(|view| format!("/v1/requests/{}", view["id"].as_str().unwrap()));
+    nodes[0].wait_until("the first to begin", &begun_at, |view| view["state"] == "active");
+
+    let moved = hosts_of(&later).into_iter().find(|host| host != "a1").unwrap();
+    let small = site_of(&nodes, &moved);
+    nodes[small].kill();
+    nodes[small].change("--uplink", "20Mbit/s");
+    nodes[small].restart();
+    let whole = nodes[0].wait_until("the later one to move", &later_at, |view| {
+        view["state"] == "confirmed" && !hosts_of(view).contains(&moved)
+    });
+    assert_eq!(whole["reservation"]["start"], later["reservation"]["start"]);
+    assert_eq!((hosts_of(&whole).len(), hosts_of(&whole).intersection(&hosts_of(&later)).count()), (2, 1));
+    let still = nodes[0].get(&begun_at);
+    assert_eq!((&still["state"], hosts_of(&still)), (&"active".into(), hosts_of(&begun)), "{still}");
+    let kept = nodes[small].bookings();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(kept[0]["uplink_mbps"], 30, "it has begun, and stays above the new limit: {kept:?}");
+}

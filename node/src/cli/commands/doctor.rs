@@ -1,7 +1,7 @@
 //! `kolo doctor`: looks at a data directory and at the node that runs on it, and says what is wrong and what to do about it.
 //!
-//! A check of the directory is a function from it to findings; [`CHECKS`] lists them. [`credentials`], [`running`] and
-//! [`feed`] need to know more.
+//! A check of the directory is a function from it to findings; [`CHECKS`] lists them. [`credentials`], [`running`],
+//! [`feed`] and [`link`] need to know more.
 //!
 //! Invariant: nothing is changed unless `--salvage` asks for it; a finding that is a problem says what to do.
 
@@ -9,6 +9,7 @@ mod credentials;
 mod feed;
 mod finding;
 mod identity;
+mod link;
 mod running;
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
@@ -67,6 +68,7 @@ pub fn run(context: &mut Context, args: &DoctorArgs) -> Result<Exit, CliError> {
     findings.findings.extend(credentials::check(&data_dir, user_dir.as_deref(), context.time(), zone));
     findings.findings.extend(running::check(context.connect(), context.time(), zone));
     findings.findings.extend(feed::check(context.connect(), zone));
+    findings.findings.extend(args.link_with.as_ref().map(|site| link::check(context.connect(), site)));
     context.output.print(&findings)?;
     let is_bad = findings.findings.iter().any(|finding| finding.level == Level::Problem);
     Ok(if is_bad { Exit::Failure } else { Exit::Done })
