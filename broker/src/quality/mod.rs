@@ -10,6 +10,8 @@ mod host;
 mod job;
 mod room;
 mod search;
+#[cfg(test)]
+mod tests;
 mod timetable;
 
 pub use self::{

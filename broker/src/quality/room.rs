@@ -59,11 +59,6 @@ impl Room {
         self.clusters.get(cluster).cloned().unwrap_or_default()
     }
 
-    /// The cluster of a host.
-    pub fn cluster_of(&self, host: usize) -> usize {
-        self.clusters.partition_point(|hosts| hosts.end <= host)
-    }
-
     /// The clusters that could hold a job when empty.
     pub fn clusters_for(&self, job: &Job) -> Vec<usize> {
         let could = |cluster: &&usize| {
@@ -181,12 +176,6 @@ impl Room {
     /// What a host has when it is empty.
     pub fn capacity(&self, host: usize) -> Option<&Amounts> {
         self.hosts.get(host).map(|host| &host.capacity)
-    }
-
-    /// Whether a host has room for these amounts in a window.
-    pub fn has_room(&self, host: usize, from_s: i64, to_s: i64, amounts: &Amounts) -> bool {
-        let ask = Ask { amounts: *amounts, length_s: to_s.saturating_sub(from_s), starts_alone: false };
-        self.hosts[host].fits(from_s, &ask)
     }
 
     /// Forgets what these hosts had before the present second.
