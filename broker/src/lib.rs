@@ -17,6 +17,7 @@ mod objective;
 pub mod offline;
 pub mod phases;
 pub mod protocol;
+pub mod quality;
 pub mod receipt;
 mod scan;
 pub mod schedule;

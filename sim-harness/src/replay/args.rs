@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 use serde::Serialize;
 
-use super::{policy, spanning};
+use super::{deadlines, policy, spanning};
 use crate::{duration, print::OutputForm};
 
 /// Most jobs in one replay; about 200 bytes each.
@@ -38,6 +38,12 @@ pub struct ReplayArgs {
     pub uplink_mbps: Option<u32>,
     #[command(flatten)]
     pub spanning: Spanning,
+    /// Other plans that qos-plan looks at in a search; 0 is the source's algorithm.
+    #[arg(long, value_name = "PLANS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub search: u32,
+    /// Deadlines, which traces do not have: submission plus the limit times one of these factors, drawn for each job.
+    #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_values_t = deadlines::FACTORS, value_parser = deadlines::factor)]
+    pub slack: Vec<deadlines::Factor>,
     /// Write one line a job here.
     #[arg(long, value_name = "FILE.csv")]
     pub jobs_csv: Option<PathBuf>,

@@ -130,6 +130,11 @@ impl Cluster {
         hosts.iter().all(|host| self.free.get(*host as usize).is_some_and(|free| free.holds(shape)))
     }
 
+    /// Whether nothing is on any of these hosts.
+    pub fn are_empty(&self, hosts: &[u32]) -> bool {
+        hosts.iter().all(|host| self.free.get(*host as usize).is_some_and(|free| free.is_empty(&self.spec)))
+    }
+
     /// The running jobs by expected end: the end, and the processors that it frees. Jobs that run longer than expected
     /// come first.
     pub fn expected_ends(&self) -> impl Iterator<Item = (Moment, u64)> {

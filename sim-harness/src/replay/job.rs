@@ -59,6 +59,8 @@ pub struct Known {
     pub length_s: i64,
     /// The user's limit, in seconds.
     pub limit_s: i64,
+    /// When it should have ended, in seconds after the first submission.
+    pub deadline_s: i64,
     /// What it needs.
     pub shape: Shape,
     /// Clusters that its tags exclude.

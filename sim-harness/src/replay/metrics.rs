@@ -34,6 +34,10 @@ pub struct Metrics {
     pub killed: usize,
     /// Jobs larger than any cluster.
     pub rejected: u64,
+    /// Jobs that ended by their deadline.
+    pub in_time: usize,
+    /// Mean response in which a job counts as much as its processors times its time on them, in seconds.
+    pub weighted_response_s: f64,
     /// From the first submission to the last end, in seconds.
     pub makespan_s: f64,
     /// Share of all processors that jobs held during the makespan, 0 to 1.
@@ -68,6 +72,7 @@ pub struct JobTimes<'a> {
     #[serde(serialize_with = "four_decimals")]
     pub(super) bounded_slowdown: f64,
     killed: u8,
+    in_time: u8,
 }
 
 /// The times of all jobs, in the order of submission.
@@ -93,6 +98,7 @@ pub fn times<'a>(
             slowdown: slowdown(1),
             bounded_slowdown: slowdown(10),
             killed: u8::from(job.is_killed),
+            in_time: u8::from(end_s <= job.known.deadline_s),
         }
     })
 }
@@ -121,8 +127,13 @@ pub fn measure(trace: &Trace, runs: &[Run], clusters: &[ClusterSpec]) -> Metrics
     };
     let makespan_s = last_end_s(runs) as f64;
     let held: f64 = times.clone().map(|job| job.processors as f64 * (job.end_s - job.start_s) as f64).sum();
+    let weighted = times
+        .clone()
+        .map(|job| (job.processors * (job.end_s - job.start_s).cast_unsigned()) as f64 * job.response_s as f64);
     Metrics {
         jobs: runs.len(),
+        in_time: times.clone().map(|job| usize::from(job.in_time)).sum(),
+        weighted_response_s: weighted.sum::<f64>() / held.max(1.0),
         killed: times.clone().map(|job| usize::from(job.killed)).sum(),
         rejected: trace.findings.rejected.count,
         makespan_s,

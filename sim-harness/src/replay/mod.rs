@@ -5,6 +5,7 @@
 
 pub mod args;
 mod cluster;
+mod deadlines;
 mod engine;
 mod growth;
 mod job;
@@ -51,7 +52,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     check_places(args.jobs_csv.iter().chain(&args.report))?;
     let clusters = machines::read(&args.machines)?;
     let made_up = args.synthetic.unwrap_or_default();
-    let trace = match &args.trace {
+    let mut trace = match &args.trace {
         Some(path) => trace::read(path, &clusters, &args.rules)?,
         None => {
             let jobs = made_up.min(args.rules.jobs_max.unwrap_or(made_up));
@@ -59,6 +60,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         }
     };
     eprint!("{}", output::findings(&trace.findings));
+    deadlines::draw(&mut trace.jobs, &args.slack, args.seed);
     let mut growth = Vec::new();
     if args.growth {
         for jobs in growth::sizes_below(trace.jobs.len()) {
@@ -78,6 +80,8 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         policy: args.policy.clone(),
         rules: args.rules,
         seed: args.seed,
+        slack: args.slack.clone(),
+        search: (args.policy == policy::PLANNED).then_some(args.search),
         speed,
         memory_mib_max: usage::peak_mib(),
         growth,
@@ -92,7 +96,7 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
 
 /// Replays these jobs; how long that took.
 fn play(args: &ReplayArgs, jobs: &[Job], clusters: &[ClusterSpec]) -> anyhow::Result<(Vec<Run>, Speed)> {
-    let mut policy = policy::named(&args.policy, &Setup { clusters, seed: args.seed })
+    let mut policy = policy::named(&args.policy, &Setup { clusters, seed: args.seed, search: args.search })
         .with_context(|| BadUsage::new(format_args!("policy {}: only with --uplink-mbps", args.policy)))?;
     let progress = Progress::new("jobs", jobs.len() as u64);
     let watch = |ended: usize| {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::{
     args::Rules,
     cluster::ClusterSpec,
+    deadlines::Factor,
     engine::Run,
     growth::{Point, Speed},
     metrics::{Metrics, Summary, times},
@@ -37,6 +38,11 @@ pub struct Outcome {
     pub rules: Rules,
     /// The seed.
     pub seed: u64,
+    /// Factors of deadlines.
+    pub slack: Vec<Factor>,
+    /// Plans that a search of `qos-plan` looks at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<u32>,
     /// The time of replaying the whole trace.
     #[serde(flatten)]
     pub speed: Speed,
@@ -49,11 +55,12 @@ pub struct Outcome {
 
 /// The metrics as a table.
 pub fn table(outcome: &Outcome) -> String {
-    let Metrics { jobs, killed, rejected, makespan_s, utilisation, .. } = outcome.metrics;
+    let Metrics { jobs, killed, rejected, in_time, weighted_response_s, makespan_s, utilisation, .. } = outcome.metrics;
     let name = |value: Option<PossibleValue>| value.map_or_else(String::new, |value| value.get_name().to_owned());
     format!(
         "{policy} on {trace}, run times {runtimes}, overrun {overrun}\n\
          {jobs}, {killed} killed at their limit, {rejected} rejected\n\
+         {in_time} in time (deadlines: limits times {slack}, seed {seed}), weighted response {weighted_response_s:.0} s\n\
          makespan {makespan_s} s, utilisation {percent:.2} %\n\n{spreads}\n\n\
          {seconds:.3} s, {rate:.0} jobs a second{memory}\n{growth}",
         jobs = counted(jobs as u64, "job"),
@@ -61,6 +68,8 @@ pub fn table(outcome: &Outcome) -> String {
         trace = outcome.trace,
         runtimes = name(outcome.rules.runtimes.to_possible_value()),
         overrun = name(outcome.rules.overrun.to_possible_value()),
+        slack = outcome.slack.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        seed = outcome.seed,
         percent = 100.0 * utilisation,
         spreads = spreads(&outcome.metrics).text(),
         seconds = outcome.speed.replay_seconds,

@@ -154,7 +154,10 @@ impl Trace {
     fn begin_at_zero(&mut self) {
         self.jobs.sort_by_key(|job| job.known.submit_s);
         let first_s = self.jobs.first().map_or(0, |job| job.known.submit_s);
-        self.jobs.iter_mut().for_each(|job| job.known.submit_s -= first_s);
+        for job in &mut self.jobs {
+            job.known.submit_s -= first_s;
+            job.known.deadline_s -= first_s;
+        }
     }
 
     fn add(&mut self, line: u64, record: &Record, clusters: &[ClusterSpec], rules: &Rules) {
@@ -191,6 +194,7 @@ impl Trace {
                 teardown_s: rules.teardown_s,
                 length_s,
                 limit_s,
+                deadline_s: record.submit_s.saturating_add(limit_s.saturating_mul(2)),
                 shape,
                 excluded,
             },

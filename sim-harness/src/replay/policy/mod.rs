@@ -11,22 +11,27 @@ mod conservative;
 mod easy;
 mod ordered;
 mod placed;
+mod qos;
 mod view;
 
 pub use self::view::{Policy, Setup, Start, View};
-use self::{conservative::Conservative, easy::Easy, ordered::Ordered, placed::Placed};
+use self::{conservative::Conservative, easy::Easy, ordered::Ordered, placed::Placed, qos::QosPlan};
 use crate::placement;
 
 /// Makes a policy for one replay.
 pub type MakePolicy = fn(&Setup<'_>) -> Box<dyn Policy>;
 
+/// The policy that keeps a plan.
+pub const PLANNED: &str = "qos-plan";
+
 /// Every policy of the queue by its name on the command line.
-pub const POLICIES: [(&str, MakePolicy); 5] = [
+pub const POLICIES: [(&str, MakePolicy); 6] = [
     ("fcfs", |_| Box::new(Ordered::fcfs())),
     ("easy", |_| Box::new(Easy::default())),
     ("conservative", |setup| Box::new(Conservative::new(setup))),
     ("edf", |_| Box::new(Ordered::edf())),
     ("sjf", |_| Box::new(Ordered::sjf())),
+    (PLANNED, |setup| Box::new(QosPlan::new(setup))),
 ];
 
 /// The names of all policies: those of the queue, then those that place one job after the other.

@@ -29,9 +29,9 @@ impl Ordered {
         Ordered::by(|job| job.length_s)
     }
 
-    /// Earliest due date first. Traces have no due dates, so it is the submission plus twice the user's limit.
+    /// Earliest deadline first.
     pub fn edf() -> Ordered {
-        Ordered::by(|job| job.submit_s.saturating_add(job.limit_s.saturating_mul(2)))
+        Ordered::by(|job| job.deadline_s)
     }
 }
 

@@ -79,4 +79,6 @@ pub struct Setup<'a> {
     pub clusters: &'a [ClusterSpec],
     /// Seed of all random choices.
     pub seed: u64,
+    /// Other plans that `qos-plan` looks at in a search; 0 is the source's algorithm.
+    pub search: u32,
 }

@@ -136,7 +136,7 @@ fn tags_bind_every_policy() {
 #[test]
 fn a_job_that_is_refused_as_a_request_ends_the_replay() {
     let clusters = [cluster(10_001, 1, 0)];
-    let mut kolo = policy::named("kolo", &Setup { clusters: &clusters, seed: 1 }).unwrap();
+    let mut kolo = policy::named("kolo", &Setup { clusters: &clusters, seed: 1, search: 0 }).unwrap();
     let error = engine::replay(&[job(0, 10, 10_001, 1)], &clusters, kolo.as_mut(), |_| ()).unwrap_err();
     assert_eq!(format!("{error:#}"), "job 0 (line 1): hosts: expected 1 to 10000, got 10001");
 }

@@ -24,6 +24,7 @@ pub fn job(submit_s: i64, run_s: i64, hosts: u32, processors_per_host: u32) -> J
         teardown_s: 0,
         length_s: run_s,
         limit_s: run_s,
+        deadline_s: submit_s + 2 * run_s,
         shape: Shape { hosts, processors_per_host, memory_per_host_kib: 0, is_exclusive: false },
         excluded: Box::default(),
     };
@@ -51,7 +52,7 @@ pub fn cluster(hosts: u32, processors_per_host: u32, memory_per_host_kib: u64) -
 /// Replays and checks what must hold under every policy: no job starts too early, on a cluster that its tags exclude, or where
 /// too few processors are free in sum.
 pub fn replay(policy: &str, jobs: &[Job], clusters: &[ClusterSpec]) -> Vec<Run> {
-    let mut policy = policy::named(policy, &Setup { clusters, seed: 1 }).unwrap();
+    let mut policy = policy::named(policy, &Setup { clusters, seed: 1, search: 0 }).unwrap();
     let runs = engine::replay(jobs, clusters, policy.as_mut(), |_| ()).unwrap();
     for (job, run) in jobs.iter().zip(&runs) {
         assert!(run.start.second() >= job.known.submit_s && run.end.second() == run.start.second() + job.held_s);

@@ -60,7 +60,7 @@ pub fn load(folder: &Path, name: &str, rules: &Rules) -> (Trace, Vec<ClusterSpec
 
 fn metrics_of(folder: &Path, name: &str, policy: &str, rules: &Rules) -> Metrics {
     let (trace, clusters) = load(folder, name, rules);
-    let mut policy = policy::named(policy, &Setup { clusters: &clusters, seed: 1 }).unwrap();
+    let mut policy = policy::named(policy, &Setup { clusters: &clusters, seed: 1, search: 0 }).unwrap();
     let runs = engine::replay(&trace.jobs, &clusters, policy.as_mut(), |_| ()).unwrap();
     metrics::measure(&trace, &runs, &clusters)
 }
