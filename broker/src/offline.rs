@@ -16,7 +16,7 @@ use crate::{
     ids::{HostId, RequestId, ShapeNumber, SiteId},
     phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, find, plan_on},
     plan::{CutCounts, Plan, PlanOutcome, Reason, Rejection, Seat},
-    request::{Request, RequestDocument, RequestError},
+    request::{Effort, Request, RequestDocument, RequestError},
     resources::Amounts,
     shapes,
     snapshot::{GridSnapshot, SnapshotHost},
@@ -119,6 +119,11 @@ impl OfflinePlanner {
     #[must_use]
     pub fn asked_at(self, now: Time) -> OfflinePlanner {
         OfflinePlanner { asked_at: Some(now), ..self }
+    }
+
+    /// How hard it searches.
+    pub(crate) fn effort(&self) -> Effort {
+        self.settings.effort
     }
 
     /// Reads one line.

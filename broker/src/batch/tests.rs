@@ -269,6 +269,30 @@ fn traffic_waits_for_the_uplinks_and_the_makespan_is_proven() {
     }
 }
 
+/// Forty hosts that become free one after the other are one group: in 40 groups there would be more modes than can be looked at.
+#[test]
+fn hosts_that_become_free_one_after_the_other_are_alike() {
+    let host = |at: i64| {
+        format!(
+            r#"{{"id":"h{at:02}","site":"a","resources":{{"cpu":1000}},"speed":1000,"occupancy":{{"cpu":[[0,1000],[{},0]]}}}}"#,
+            100 - at
+        )
+    };
+    let hosts: Vec<String> = (0..40).map(host).collect();
+    let text = format!(r#"{{"format":"kolo-grid/2","hosts":[{}]}}"#, hosts.join(","));
+    let planner = OfflinePlanner::new(GridSnapshot::read(&text).unwrap(), Settings::default(), 1, false);
+    let of = |id: &str, hosts| line(id, &format!(r#""hosts":{hosts},"work":50,"earliest":0"#));
+    // Free from 61 on, one a second: the twentieth at 80, all at 100. The wide one first: 80 to 130 beside 10 others until 120, those on
+    // hosts that are free from 70 on; then 15 hosts that are free from 95 on.
+    let answer = answer(&planner, &[of("a", 20), of("b", 10), of("c", 10)], "oas", Options::default());
+    assert_eq!(placed(&answer).len(), 3);
+    let objective = answer.batch.objective;
+    assert_eq!((objective.value, objective.bound), (150, Some(150)));
+    let mut ends: Vec<i64> = placed(&answer).iter().map(|plan| plan.end().0).collect();
+    ends.sort_unstable();
+    assert_eq!(ends[2], 150);
+}
+
 #[test]
 fn what_policies_of_clusters_cannot_treat_is_refused_by_name() {
     let planner = linked();

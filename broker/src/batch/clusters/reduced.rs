@@ -41,8 +41,8 @@ pub(in crate::batch) struct Reduced {
     pub requests: Vec<usize>,
     /// Whether no plan of the requests was left out.
     pub is_exact: bool,
-    /// By group: its hosts, as the planner counts them.
-    hosts: Vec<Vec<usize>>,
+    /// By group: its hosts, as the planner counts them, each with the second from which on it is free.
+    hosts: Vec<Vec<(i64, usize)>>,
     /// Seconds of what is a second in the problem.
     slot: i64,
 }
@@ -53,7 +53,9 @@ struct Kind {
     site: usize,
     speed: u32,
     serves: Vec<bool>,
-    free: Steps,
+    /// When it is free; none when it stays free once it is, since of such hosts only the number counts: whichever a gang takes of those that
+    /// are free at its start, it keeps.
+    free: Option<Steps>,
 }
 
 impl Reduced {
@@ -62,7 +64,7 @@ impl Reduced {
         let served = |at: &usize| run.requests[*at].request().filter(|request| run.planner.starts(request).is_ok());
         let requests: Vec<usize> = (0..run.requests.len()).filter(|at| served(at).is_some()).collect();
         let asked: Vec<&Request> = requests.iter().filter_map(served).collect();
-        let (mut kinds, mut sites): (BTreeMap<Kind, Vec<usize>>, Vec<_>) = (BTreeMap::new(), Vec::new());
+        let (mut kinds, mut sites): (BTreeMap<Kind, Vec<(i64, usize)>>, Vec<_>) = (BTreeMap::new(), Vec::new());
         let mut is_exact = true;
         for (index, candidate) in run.planner.candidates().enumerate() {
             if sites.last() != Some(&candidate.site) {
@@ -72,8 +74,10 @@ impl Reduced {
             let serves: Vec<bool> = asked.iter().map(needs).collect();
             let (free, is_plain) = calendar(&candidate, &asked, &serves, run.origin);
             is_exact &= is_plain;
+            let free_from = stays_free_from(&free);
+            let free = if free_from.is_some() { None } else { Some(free) };
             let kind = Kind { site: sites.len() - 1, speed: candidate.host.speed.thousandths(), serves, free };
-            kinds.entry(kind).or_default().push(index);
+            kinds.entry(kind).or_default().push((free_from.unwrap_or(0), index));
         }
         let links = sites.iter().enumerate().filter_map(|(site, id)| {
             let link = run.planner.uplinks().of(id)?;
@@ -85,9 +89,14 @@ impl Reduced {
         problem.gangs = asked.iter().enumerate().map(|(at, request)| gang(run, request, at, &kinds)).collect();
         is_exact &= asked.iter().zip(&problem.gangs).all(|(request, gang)| lasts_equally(request, gang));
         let mut hosts = Vec::new();
-        for (kind, members) in kinds {
+        for (kind, mut members) in kinds {
             let count = units(members.len() as u64);
-            let free = kind.free.into_iter().map(|(time, is_free)| (time, is_free * count)).collect();
+            // The first to be free, of equals the first by name, comes first.
+            members.sort_unstable();
+            let free = match kind.free {
+                Some(steps) => steps.into_iter().map(|(time, is_free)| (time, is_free * count)).collect(),
+                None => counted_up(&members),
+            };
             problem.groups.push(Group { site: kind.site, speed: kind.speed, free });
             hosts.push(members);
         }
@@ -122,7 +131,9 @@ impl Reduced {
     /// The plans of a placement, by request of the batch; they occupy the snapshot.
     pub fn plans(&self, run: &mut Run<'_>, placed: &Placed) -> Vec<Option<Plan>> {
         let mut plans = vec![None; run.requests.len()];
-        let mut busy_until: Vec<Vec<i64>> = self.hosts.iter().map(|hosts| vec![0; hosts.len()]).collect();
+        let in_slots = |(free_from, _): &(i64, usize)| -(-free_from).div_euclid(self.slot);
+        let mut busy_until: Vec<Vec<i64>> =
+            self.hosts.iter().map(|hosts| hosts.iter().map(in_slots).collect()).collect();
         let mut turns: Vec<_> = placed.iter().enumerate().filter_map(|(gang, at)| Some((at.as_ref()?, gang))).collect();
         turns.sort_by_key(|(placement, gang)| (placement.start, *gang));
         for (placement, gang) in turns {
@@ -130,7 +141,7 @@ impl Reduced {
             let mut chosen = Vec::new();
             for (group, busy_until) in busy_until.iter_mut().enumerate() {
                 let mut left = mode.needs[group];
-                for (host, until) in self.hosts[group].iter().zip(busy_until) {
+                for ((_, host), until) in self.hosts[group].iter().zip(busy_until) {
                     if left > 0 && *until <= placement.start {
                         *until = placement.start + mode.seconds;
                         chosen.push(*host);
@@ -152,7 +163,7 @@ impl Reduced {
     }
 }
 
-fn gang(run: &Run<'_>, request: &Request, at: usize, kinds: &BTreeMap<Kind, Vec<usize>>) -> Gang {
+fn gang(run: &Run<'_>, request: &Request, at: usize, kinds: &BTreeMap<Kind, Vec<(i64, usize)>>) -> Gang {
     let demand = request.demand();
     let (earliest, latest) = run.planner.starts(request).unwrap_or((Time::MAX, Time::ZERO));
     let seconds = |kind: &Kind| {
@@ -201,6 +212,23 @@ fn calendar(candidate: &Candidate<'_>, asked: &[&Request], serves: &[bool], orig
     let free = steps(&most);
     let is_plain = seats.is_empty() || (is_alone && (most == least || free == steps(&least)));
     (free, is_plain)
+}
+
+/// From when on a host is free for ever, if it is not free before.
+fn stays_free_from(free: &Steps) -> Option<i64> {
+    let ((from, level), earlier) = free.split_last()?;
+    // Levels take turns: before the last one is what it is not.
+    (*level == 1 && earlier.last().is_none_or(|(taken, _)| *taken <= 0)).then_some((*from).max(0))
+}
+
+/// How many hosts are free, where each stays so; those that are free first come first.
+fn counted_up(members: &[(i64, usize)]) -> Steps {
+    let mut steps: Steps = before(0).collect();
+    for same in members.chunk_by(|a, b| a.0 == b.0) {
+        let level = steps.last().map_or(0, |step| step.1) + units(same.len() as u64);
+        steps.push((same[0].0, level));
+    }
+    steps
 }
 
 /// Whether all seats of a gang last as long as its slowest one.

@@ -12,6 +12,7 @@ use super::{
     room::Room,
     search::{Work, shortest},
 };
+use crate::request::Effort;
 
 const NEVER: i64 = i64::MAX / 4;
 
@@ -282,7 +283,7 @@ fn links_of_zero_keep_gangs_at_one_site() {
     problem.gangs = [2, 3, 4].map(|seats| gang(10, 1000, seats, 5, &[1000, 500])).to_vec();
     let (room, modes) = modes_of(&problem);
     assert_eq!(modes.iter().map(|modes| modes.all.len()).collect::<Vec<_>>(), [2, 1, 0]);
-    let (placed, _) = shortest(&problem, &modes, &room, Work::of(3));
+    let (placed, _) = shortest(&problem, &modes, &room, Work::of(3, Effort::Balanced));
     assert_eq!(placed[2], None);
     assert!(placed[0].is_some() && placed[1].is_some());
 }

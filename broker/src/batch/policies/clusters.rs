@@ -132,7 +132,7 @@ impl Policy for Clusters {
             modes.iter().zip(&problem.gangs).filter_map(|(of, gang)| Some(gang.earliest + of.all.first()?.seconds));
         let longest = ends.max();
         let (placed, bound) = match self.kind {
-            Kind::Oas | Kind::Slots => shortest(problem, modes, room, Work::of(modes.len())),
+            Kind::Oas | Kind::Slots => shortest(problem, modes, room, Work::of(modes.len(), run.planner.effort())),
             Kind::Mesd(choice) => (mesd(problem, modes, room, choice), longest),
             Kind::Packages(taste) => (packages(problem, modes, room, taste, &queue(run, &reduced)), longest),
         };
