@@ -143,7 +143,8 @@ impl Timetable {
             let here = here.filter(|planned| planned.place.cluster == *cluster).map(Planned::quality);
             let (mut count, mut sum) = (0_u128, Quality::default());
             here.for_each(|quality| {
-                (count, sum.slowdown_millionths) = (count + 1, sum.slowdown_millionths + quality.slowdown_millionths)
+                count += 1;
+                sum.slowdown_millionths += quality.slowdown_millionths;
             });
             // One more in time; or as many, and their mean slowdown does not rise.
             if own.late == 0 || own.slowdown_millionths * count <= sum.slowdown_millionths || count == 0 {

@@ -64,7 +64,8 @@ impl Reduced {
         let served = |at: &usize| run.requests[*at].request().filter(|request| run.planner.starts(request).is_ok());
         let requests: Vec<usize> = (0..run.requests.len()).filter(|at| served(at).is_some()).collect();
         let asked: Vec<&Request> = requests.iter().filter_map(served).collect();
-        let (mut kinds, mut sites): (BTreeMap<Kind, Vec<(i64, usize)>>, Vec<_>) = (BTreeMap::new(), Vec::new());
+        let mut kinds: BTreeMap<Kind, Vec<(i64, usize)>> = BTreeMap::new();
+        let mut sites = Vec::new();
         let mut is_exact = true;
         for (index, candidate) in run.planner.candidates().enumerate() {
             if sites.last() != Some(&candidate.site) {

@@ -234,10 +234,21 @@ fn metrics_series_and_files_say_what_happened() {
     let speed = Speed { replay_seconds: 1.0, jobs_per_second: 2.0 };
     let [machines, policy] = ["m", "fcfs"].map(str::to_owned);
     let (memory_mib_max, growth) = (Some(1.5), Vec::new());
-    let rules = RULES;
+    let (rules, slack, search) = (RULES, Vec::new(), None);
     let trace_name = "<a>.swf".to_owned();
-    let mut outcome =
-        Outcome { metrics, trace: trace_name, machines, policy, rules, seed: 1, speed, memory_mib_max, growth };
+    let mut outcome = Outcome {
+        metrics,
+        trace: trace_name,
+        machines,
+        policy,
+        rules,
+        seed: 1,
+        slack,
+        search,
+        speed,
+        memory_mib_max,
+        growth,
+    };
     let line = serde_json::to_value(&outcome).unwrap();
     assert_eq!((&line["jobs"], &line["slowdown"]["mean"]), (&2.into(), &2.0.into()));
     assert_eq!((&line["jobs_per_second"], line.get("growth")), (&2.0.into(), None));

@@ -43,7 +43,7 @@ fn due_dates_come_from_the_limit_and_lengths_from_what_is_known() {
     let clusters = [cluster(1, 1, 0)];
     // Due at 1 + 2 * 40 = 81 and at 2 + 2 * 15 = 32; the first is shorter.
     let mut jobs = [job(0, 10, 1, 1), job(1, 4, 1, 1), job(2, 6, 1, 1)];
-    (jobs[1].known.limit_s, jobs[2].known.limit_s) = (40, 15);
+    (jobs[1].known.deadline_s, jobs[2].known.deadline_s) = (81, 32);
     assert_eq!(starts("edf", &jobs, &clusters), [0, 16, 10]);
     assert_eq!(starts("sjf", &jobs, &clusters), [0, 10, 14]);
 }
