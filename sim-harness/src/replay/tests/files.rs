@@ -264,8 +264,10 @@ fn metrics_series_and_files_say_what_happened() {
     output::write_jobs(&path, &trace, &runs, &clusters).unwrap();
     let csv = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = csv.lines().collect();
-    assert!(lines[0].starts_with("id,line,submit_s,start_s,end_s,cluster,hosts,") && lines[0].ends_with(",killed"));
-    assert_eq!(lines[2], r#"0,1,0,10,15,"a,""b""",1,1,10,15,3.0000,1.5000,0"#);
+    assert!(
+        lines[0].starts_with("id,line,submit_s,start_s,end_s,cluster,hosts,") && lines[0].ends_with(",killed,in_time")
+    );
+    assert_eq!(lines[2], r#"0,1,0,10,15,"a,""b""",1,1,10,15,3.0000,1.5000,0,0"#);
 }
 
 #[test]
