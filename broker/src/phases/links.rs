@@ -149,7 +149,7 @@ fn seats_by_count(
     let with_home = |home: &usize| {
         let others = if place[*home] < sites_max { all - usable[*home] } else { but_one };
         let least = in_all - most[*home];
-        least <= pick && available[*home] >= least && available[*home].min(pick) + others >= pick
+        sites_max > 0 && least <= pick && available[*home] >= least && available[*home].min(pick) + others >= pick
     };
     let home = if all >= pick { None } else { Some((0..usable.len()).find(with_home)?) };
     let mut seats = vec![0; usable.len()];

@@ -113,7 +113,7 @@ impl<'t, 'a> Tree<'t, 'a> {
     fn new(problem: &Problem<'_>, links: &'t Links<'a>, slot: &'t Slot) -> Result<Tree<'t, 'a>, Option<Overload>> {
         let (pick, window) = (problem.pick, problem.window(slot.start));
         let available = links.counts(slot.hosts.iter().copied());
-        let sites_max = problem.sites.as_ref().map_or(usize::MAX, |limit| limit.most);
+        let sites_max = problem.sites.as_ref().map_or(usize::MAX, |limit| limit.most + limit.kept);
         let Spread { most, seats } = links.spread(&available, window, (pick, sites_max));
         seats?;
         let nodes = vec![Node { is_capped: vec![false; links.sites()], home: None }];

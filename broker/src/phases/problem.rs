@@ -72,6 +72,8 @@ pub(crate) struct SiteLimit {
     pub of: Vec<u32>,
     /// How many sites are numbered.
     pub count: usize,
+    /// How many sites with hosts here the request has anyway.
+    pub kept: usize,
 }
 
 impl SiteLimit {
@@ -79,7 +81,7 @@ impl SiteLimit {
     pub const KEPT: u32 = u32::MAX;
 
     fn new(most: usize, hosts: &[&Candidate<'_>], kept: &BTreeSet<SiteId>) -> SiteLimit {
-        let mut count = 0;
+        let (mut count, mut kept_here) = (0, 0);
         let mut before: Option<(&SiteId, u32)> = None;
         // Hosts are ordered by site.
         let of = hosts.iter().map(|candidate| match before {
@@ -87,12 +89,13 @@ impl SiteLimit {
             _ => {
                 let number = if kept.contains(candidate.site) { SiteLimit::KEPT } else { count };
                 count += u32::from(number != SiteLimit::KEPT);
+                kept_here += usize::from(number == SiteLimit::KEPT);
                 before = Some((candidate.site, number));
                 number
             }
         });
         let of = of.collect();
-        SiteLimit { most, of, count: count as usize }
+        SiteLimit { most, of, count: count as usize, kept: kept_here }
     }
 }
 

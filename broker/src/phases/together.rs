@@ -114,8 +114,11 @@ impl Run<'_> {
         let judge = std::mem::take(&mut self.judge);
         let mut sweep = Sweep::new(problem, self.limits, self.random.clone(), judge, Miss::new(job.earliest), observer);
         let mut found = None;
+        // Numbers by site do not tell sites that the request has anyway from others.
+        let is_by_number =
+            !problem.is_binding.contains(&true) && problem.sites.as_ref().is_none_or(|limit| limit.kept == 0);
         match &problem.links {
-            Some(links) if !problem.is_binding.contains(&true) => {
+            Some(links) if is_by_number => {
                 let nodes_max = sweep.limits.feasibility_nodes_in_all;
                 let cost_most = self.best.as_ref().map_or(i64::MAX, |best| best.value);
                 let search =

@@ -114,3 +114,32 @@ fn seats_that_are_kept_count_for_the_limit_of_sites_once() {
         plan_of(&rest(2)).plan().unwrap().seats.iter().map(|seat| seat.site.clone()).collect();
     assert!(sites.contains(&grid.sites[1]), "the kept site has a free host: {sites:?}");
 }
+
+#[test]
+fn seats_of_one_site_are_made_whole_there_or_not_at_all() {
+    let host = |site| (site, 1000, [4, 0, 0], Vec::new());
+    let kept_sites = BTreeSet::from([Grid::new(&[]).sites[0].clone()]);
+    let none = serde_json::Value::Null;
+    let traffic = serde_json::json!({"mbps": 10, "compute": 700});
+    let cases = [&none, &traffic].into_iter().flat_map(|traffic| {
+        ["start", "finish", "cost"].into_iter().flat_map(move |kind| [false, true].map(|whole| (traffic, kind, whole)))
+    });
+    for (traffic, kind, is_exclusive) in cases {
+        let mut document = serde_json::json!({
+            "hosts": 2, "work": 10, "per_host": {(NAMES[0]): 1}, "sites_max": 1, "objective": kind, "exclusive": is_exclusive,
+        });
+        if !traffic.is_null() {
+            document["traffic"] = traffic.clone();
+        }
+        let request: Request = serde_json::from_value(document).unwrap();
+        let demand = request.demand().rest(1, &std::iter::empty::<&Amounts>(), (&BTreeSet::new(), Span(10))).unwrap();
+        let job = Job { demand: &demand, kept_sites: &kept_sites, ..Job::of(&request, (Time(0), Time(0))) };
+        let site_of = |sites: &[usize]| {
+            let grid = Grid::new(&sites.iter().copied().map(host).collect::<Vec<_>>());
+            let outcome = plan(&job, &grid.candidates(&demand), Effort::Balanced, 1, &mut ());
+            outcome.plan().map(|plan| plan.seats[0].site.clone())
+        };
+        assert_eq!(site_of(&[1, 1]), None, "{traffic} {kind} {is_exclusive}");
+        assert_eq!(site_of(&[0, 1, 1]), kept_sites.first().cloned(), "{traffic} {kind} {is_exclusive}");
+    }
+}
