@@ -16,7 +16,7 @@ use broker::{
     trust::PublicKey,
     view::Schedules,
 };
-use discovery::{BannedPeer, ClockOffset, LinkError, LinkSpeed, Reachability};
+use discovery::{AskError, BannedPeer, ClockOffset, LinkError, LinkSpeed, Reachability};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -158,7 +158,7 @@ pub async fn measure_link(
 ) -> Result<Json<LinkView>, Problem> {
     let discovery = &state.discovery;
     let LinkSpeed { to_mbps, from_mbps } = discovery.measure_link(&with).await.map_err(|error| match error {
-        LinkError::Itself => Problem::wrong("with", error),
+        LinkError::Itself | LinkError::Unreachable(AskError::NotASite(_)) => Problem::wrong("with", error),
         LinkError::NotAllowed => Problem::new(StatusCode::FORBIDDEN, error.to_string()).with_rule("uplink_tests"),
         LinkError::NotNow { .. } | LinkError::Running => Problem::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()),
         _ => Problem::new(StatusCode::BAD_GATEWAY, error.to_string()),
