@@ -4,12 +4,20 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use broker::ledger::{Booking, ScheduleUpdateParts};
+use broker::{
+    ledger::{Record, ScheduleUpdateParts},
+    protocol::{AttemptId, Grant},
+};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{event::Event, grid::Grid, world::World};
-use crate::engine::Medium as _;
+use super::{
+    event::Event,
+    grid::Grid,
+    node::{Node, Running},
+    world::World,
+};
+use crate::engine::{Medium as _, Write};
 
 /// Gives the hosts of all sites their first tariffs and plans the changes.
 pub fn plan(grid: &mut Grid) {
@@ -66,8 +74,7 @@ pub fn drain(world: &mut World, node: usize, is_draining: bool) {
         return;
     }
     let (gate, from) = (running.gate.clone(), running.machines.ledger.version());
-    let promised = |booking: &Booking| (booking.attempt.clone(), booking.grants.clone());
-    let standing = is_draining.then(|| running.machines.ledger.bookings().map(promised).collect());
+    let standing = is_draining.then(|| promised(&grid.nodes[node], running));
     grid.truth.note_draining(node, standing);
     grid.nodes[node].is_draining = is_draining;
     grid.figures.drained += u64::from(is_draining);
@@ -78,4 +85,23 @@ pub fn drain(world: &mut World, node: usize, is_draining: bool) {
     }
     gate.lock().set_draining(is_draining);
     world.publish(node, ScheduleUpdateParts { from, changes: Vec::new() });
+}
+
+/// What a site has promised: in memory, on disk or on the way to it. What it has just taken back in memory is there again when it
+/// crashes before that is on disk.
+fn promised(node: &Node, running: &Running) -> BTreeMap<AttemptId, Vec<Grant>> {
+    let in_memory = running.machines.ledger.bookings().map(|booking| (&booking.attempt, &booking.grants));
+    let on_disk = node.disk.reservations.values().map(|record| (&record.attempt, &record.grants));
+    let on_the_way = running.writes.values().filter_map(|(_, write)| match write {
+        Write::Ledger(record) => match &**record {
+            Record::Put(record) => Some((&record.attempt, &record.grants)),
+            _ => None,
+        },
+        _ => None,
+    });
+    let mut promised = BTreeMap::<_, Vec<_>>::new();
+    for (attempt, grants) in in_memory.chain(on_disk).chain(on_the_way) {
+        promised.entry(attempt.clone()).or_default().extend(grants.iter().cloned());
+    }
+    promised
 }
