@@ -147,6 +147,8 @@ impl Negotiation {
             self.close(now, Outcome::Failed(Failure::Refused { site: self.entry_point.clone(), detail }));
             return None;
         };
+        // A plan that was handed in comes back after a restart, when earlier attempts may already have cost something.
+        self.search.note_due(self.record.due_at_most());
         if let Some(budget) = self.search.budget().filter(|budget| plan.cost() > *budget) {
             let reason = Reason::Budget { budget, cheapest: Some(plan.cost()) };
             self.close(now, Outcome::Rejected { reason, start_proven: false });

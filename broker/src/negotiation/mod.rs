@@ -363,9 +363,11 @@ impl Negotiation {
         AttemptId { entry_point: self.entry_point.clone(), request: self.record.id.clone(), attempt }
     }
 
-    /// The first round: a plan that was handed in needs none of the phases before the last.
+    /// The first round: a plan that was handed in needs none of the phases before the last. After a restart it is tried once more, unless
+    /// it has failed and any other plan will do as well.
     fn begin(&mut self, now: Now) {
-        match self.record.handed_in.clone() {
+        let has_failed = self.record.replans && !self.record.history.attempts.is_empty();
+        match self.record.handed_in.clone().filter(|_| !has_failed) {
             Some(plan) => self.ask_to_hold(now, plan),
             None => self.find(),
         }

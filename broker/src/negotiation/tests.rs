@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::{
     amount::Amount,
+    cost::Cost,
     host::Host,
     ids::{HostId, RequestId},
-    plan::CutCounts,
+    plan::{CutCounts, Reason},
     protocol::{AttemptStatus, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::{Amounts, ResourceName},
@@ -528,4 +529,41 @@ fn a_plan_that_was_handed_in_is_reserved_also_after_a_crash() {
         run.answer("b", Purpose::Confirm, confirmed(8));
         assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)), "{:?}", run.negotiation.stage());
     }
+}
+
+#[test]
+fn a_plan_that_was_handed_in_is_not_tried_again_for_more_than_earlier_attempts_have_left() {
+    let request: Request =
+        serde_json::from_str(r#"{"hosts":2,"duration":60,"total":{"cpu":1500},"budget":1000}"#).unwrap();
+    let due = |cost| Due {
+        attempt: 1,
+        site: site("c"),
+        window: Window { start: Time(0), end: Time(60) },
+        seats: 1,
+        agreed: Cost(cost),
+        cost: Cost(cost),
+        is_final: true,
+    };
+    for (cost, is_held) in [(400, true), (401, false)] {
+        let mut again = RequestRecord { request: request.clone(), dues: vec![due(cost)], ..handed_in() };
+        again.handed_in.iter_mut().for_each(|plan| plan.seats[0].agreed.cost = Cost(600));
+        let run = Run::new(again, true);
+        let over = Reason::Budget { budget: Cost(599), cheapest: Some(Cost(600)) };
+        match run.negotiation.stage() {
+            Stage::Holding(_) => assert!(is_held, "{cost}"),
+            Stage::Closed { outcome: Outcome::Rejected { reason, .. }, .. } => {
+                assert_eq!((reason, is_held), (&over, false))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn after_a_restart_a_plan_that_has_failed_is_not_tried_again_where_another_will_do() {
+    let mut run = Run::new(RequestRecord { replans: true, ..handed_in() }, false);
+    run.answer("a", Purpose::Hold, held(7));
+    run.answer("b", Purpose::Hold, refused(RefusalReason::Busy));
+    let again = Run::new(run.negotiation.record().clone(), true);
+    assert!(matches!(again.negotiation.stage(), Stage::Planning), "{:?}", again.negotiation.stage());
 }
