@@ -35,8 +35,8 @@ fn criteria(page: &mut Page, windows: &Windows) {
     page.heading("Each job by its own criterion");
     page.text(
         "Every job has one of the criteria. The batch is cut into parts, one after another: windows are searched for each job of the part in \
-         turn, each beside all others, until nobody finds another; one of each job is chosen so that the host time of the part is least, and \
-         slides to the left. The first window is the source's older algorithm in the same scheme: whatever the criterion, it takes the first \
+         turn, each beside all others, until nobody finds another; one of each job is chosen so that the host time of the part is least \
+         and all together cost no more than alternatives do on average, and slides to the left. The first window is the source's older algorithm in the same scheme: whatever the criterion, it takes the first \
          window that the budget pays. The gain is the first window's figure divided by the own one; more than 1 is better. \"Own, alone\" \
          is the gain by the own criterion if there were no other jobs of the batch; of that no window has more, by proof.",
     );

@@ -1,7 +1,9 @@
 //! The source's scheme, taken literally, with a search for windows that is handed in: alternatives of every job on what the others leave,
-//! the best choice of them for the batch, and the windows chosen slide to the left.
+//! the best choice of them for the batch within its budget, and the windows chosen slide to the left.
 //!
-//! Source: chapter 2. It is here, and not the product's `slices:K`, because the first window can take part in it, and because every alternative
+//! Source: chapter 2. It says that the scheme has a budget for the batch and strives to spend it, not how large it is: here what the
+//! alternatives of each job cost on average, so that a choice within it always exists. The scheme is here, and not
+//! the product's `slices:K`, because the first window can take part in it, and because every alternative
 //! is searched by the job's own criterion. Invariant: windows of one cycle never collide.
 
 use std::collections::BTreeMap;
@@ -171,7 +173,16 @@ impl Domain {
     }
 }
 
-/// Plans a cycle in so many parts; the batch's objective is the host time.
+/// What the alternatives of each job cost on average, together.
+pub(super) fn budget(items: &[Vec<Item>]) -> u64 {
+    let mean = |items: &Vec<Item>| {
+        let costs: u64 = items.iter().map(|item| item.cost.unsigned_abs()).sum();
+        costs.div_ceil(items.len().max(1) as u64)
+    };
+    items.iter().map(mean).sum()
+}
+
+/// Plans a cycle in so many parts; the batch's objective is the host time, within its budget.
 ///
 /// # Errors
 /// None that windows of one cycle could have.
@@ -184,7 +195,8 @@ pub(super) fn served(cycle: &Cycle, parts: usize, search: Search) -> anyhow::Res
         let item =
             |plan: &Plan| Item::new(host_seconds(plan).cast_signed(), plan.cost().min(Cost::MAX).0, plan.end().0);
         let items: Vec<Vec<Item>> = found.iter().map(|plans| plans.iter().map(item).collect()).collect();
-        let choice = choose(&Question { items: &items, budget: None, floor: 0, work: WORK_MAX }, Aim::Sum);
+        let question = Question { items: &items, budget: Some(budget(&items)), floor: 0, work: WORK_MAX };
+        let choice = choose(&question, Aim::Sum);
         let mut chosen: Vec<(usize, &Plan)> =
             (0..jobs.len()).filter_map(|job| Some((job, &found[job][choice.picks[job]?]))).collect();
         chosen.iter().for_each(|(_, plan)| domain.occupy(plan));

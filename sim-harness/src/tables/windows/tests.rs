@@ -1,6 +1,7 @@
 //! The figures of the study against values made by hand, and the whole of it on a few cycles.
 
 use broker::{
+    batch::choice::{Aim, Item, Question, choose},
     cost::Cost,
     request::{ObjectiveKind, Request, RequestDocument},
     snapshot::GridSnapshot,
@@ -11,7 +12,7 @@ use clap::Parser;
 use super::{
     super::parallel,
     criteria::{Compared, table},
-    scheme::{Measured, Search, Served, alone, served},
+    scheme::{self, Measured, Search, Served, alone, served},
     setup::{Cycle, cycle},
     slicing::{self, Batch, Planned, sliced},
     *,
@@ -65,6 +66,18 @@ fn a_cycle_by_hand() {
     assert!(alone(&all).iter().all(|job| job.window == window(0.0, 10.0, 80.0)));
     // The product's policy as well: the batch's host time is what the windows have.
     assert_eq!(sliced(&all, 1, broker::batch::BatchObjective::HostTime).unwrap().batch.host_time, 60 * (10 + 10 + 50));
+}
+
+#[test]
+fn the_budget_of_a_batch_is_what_alternatives_cost_on_average() {
+    let items = |costs: &[u64]| -> Vec<Item> { costs.iter().map(|cost| Item::new(1, *cost, 1)).collect() };
+    assert_eq!(scheme::budget(&[items(&[1, 2]), items(&[]), items(&[10])]), 2 + 10);
+    // Of the one the mean is 60, of the other 100: the dearer and shorter one of the first is within 160 only with the cheaper second.
+    let two = |short: u64, long: u64| vec![Item::new(1, short, 1), Item::new(5, long, 1)];
+    let all = [two(80, 40), two(150, 50)];
+    let of = |budget| choose(&Question { items: &all, budget, floor: 0, work: 1000 }, Aim::Sum).picks;
+    assert_eq!(of(None), [Some(0), Some(0)]);
+    assert_eq!(of(Some(scheme::budget(&all))), [Some(0), Some(1)]);
 }
 
 #[test]
