@@ -249,7 +249,12 @@ impl Booking {
     }
 
     pub(super) fn to_record(&self) -> Record {
-        Record::Put(BookingRecord {
+        Record::Put(self.to_booking_record())
+    }
+
+    /// The same without what is done with it.
+    pub(super) fn to_booking_record(&self) -> BookingRecord {
+        BookingRecord {
             attempt: self.attempt.clone(),
             shape: self.shape,
             window: self.window,
@@ -267,6 +272,6 @@ impl Booking {
             confirmed: self.confirmed,
             lost: self.lost.clone(),
             talk: self.talk.map(Box::new),
-        })
+        }
     }
 }

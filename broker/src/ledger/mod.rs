@@ -11,7 +11,7 @@
 //! Invariants ([`Ledger::sanity_check`]): `promised` of a unit, which is a host or the uplink, is the owner's own work, plus all confirmed bookings,
 //! plus all holds; `reserved` is the same without the holds; nothing is admitted that lifts `promised` above the
 //! capacity anywhere. There is one check of room, in `admission`. One exception: when the owner takes capacity away,
-//! which needs a restart, a reservation that has begun stays, and then nothing else is granted where there is too little.
+//! a reservation that has begun stays, and then nothing else is granted where there is too little.
 
 mod accounts;
 mod admission;
@@ -28,6 +28,7 @@ mod listing;
 mod local;
 #[cfg(test)]
 mod money_tests;
+mod opening;
 mod receipts;
 #[cfg(test)]
 mod receipts_tests;
@@ -73,7 +74,6 @@ pub use self::{
 };
 use crate::{
     cost::Cost,
-    host::Host,
     ids::{HostId, RequestId, SiteId},
     protocol::{AttemptId, ChangeKind, Grant, LedgerVersion, ScheduleChange, ScheduleSnapshot},
     schedule::Schedule,
@@ -126,158 +126,7 @@ pub struct Ledger<B = HostLedger> {
     outputs: VecDeque<Output>,
 }
 
-impl Ledger {
-    /// [`Ledger::open_with`] the books of the product.
-    #[must_use]
-    pub fn open(
-        site: SiteId,
-        limits: LedgerLimits,
-        incarnation: u64,
-        gate: impl Into<SharedGate>,
-        hosts: Vec<(Host, Schedule)>,
-        kept: impl Into<Kept>,
-        now: Now,
-    ) -> (Ledger, Vec<BookingRecord>) {
-        let hosts = hosts.into_iter().map(|(host, own)| HostLedger::new(host, own)).collect();
-        Ledger::open_with(site, limits, incarnation, gate, hosts, kept, now)
-    }
-}
-
 impl<B: Books> Ledger<B> {
-    /// Opens the ledger of a site with its hosts, the owner's own work, and what is on disk. An uplink with a limit is given among the
-    /// hosts ([`unit_of`](crate::uplinks::unit_of)).
-    ///
-    /// Where the owner has taken a host or a part of it away, a booking that has not begun loses the hosts that it no longer fits
-    /// on, and its coordinator learns so when it asks; one that has begun is kept. Both are returned as they were on disk, to be
-    /// shown to the owner.
-    #[must_use]
-    pub fn open_with(
-        site: SiteId,
-        limits: LedgerLimits,
-        incarnation: u64,
-        gate: impl Into<SharedGate>,
-        hosts: Vec<B>,
-        kept: impl Into<Kept>,
-        now: Now,
-    ) -> (Ledger<B>, Vec<BookingRecord>) {
-        let mut hosts: BTreeMap<HostId, B> = hosts.into_iter().map(|books| (books.host().id.clone(), books)).collect();
-        let uplink = hosts.remove(&HostId::uplink());
-        let shares = Shares::of(hosts.values().map(Books::host), uplink.as_ref().map(Books::host));
-        let tombstones = Tombstones::new(limits.max_tombstones);
-        let gone = Expiring::new(limits.max_tombstones);
-        let evicted = Expiring::new(limits.max_tombstones);
-        let charged = Expiring::new(limits.max_tombstones);
-        let spent = Expiring::new(limits.max_tombstones);
-        let terms = Terms::new(limits.max_tombstones);
-        let mut ledger = Ledger {
-            site,
-            limits,
-            version: LedgerVersion { incarnation, change: 0 },
-            gate: gate.into(),
-            key: None,
-            hosts,
-            uplink,
-            bookings: BTreeMap::new(),
-            timers: BTreeSet::new(),
-            held_by: BTreeMap::new(),
-            accounts: Accounts::default(),
-            shares,
-            lapses: Lapses::default(),
-            tombstones,
-            evicted,
-            gone,
-            charged,
-            spent,
-            terms,
-            forgotten: Time::ZERO,
-            settled_before: Time::ZERO,
-            begun: BTreeSet::new(),
-            outputs: VecDeque::new(),
-        };
-        let (kept, mut misfits) = (kept.into(), Vec::new());
-        // A booking that has begun stays in any case, so the others give way to it.
-        let (begun, others): (Vec<_>, Vec<_>) =
-            kept.bookings.into_iter().partition(|reservation| reservation.window.start <= now.utc);
-        for reservation in begun.into_iter().chain(others) {
-            if !ledger.replay(&reservation, now) {
-                misfits.push(reservation);
-            }
-        }
-        for record in kept.gone {
-            ledger.remember_gone(record);
-        }
-        kept.charges.iter().for_each(|charge| ledger.remember_charge(charge));
-        (ledger, misfits)
-    }
-
-    /// Enters one booking from disk; false when it does not fit any more.
-    fn replay(&mut self, reservation: &BookingRecord, now: Now) -> bool {
-        let has_begun = reservation.window.start <= now.utc;
-        let mut grants = Vec::with_capacity(reservation.grants.len());
-        let mut lost = reservation.lost.clone();
-        let mut fits = true;
-        for grant in &reservation.grants {
-            let fits_here = self.fits_still(grant, now);
-            fits &= fits_here;
-            if !fits_here && !has_begun {
-                lost.push(grant.clone());
-                continue;
-            }
-            self.take_in(grant);
-            grants.push(grant.clone());
-        }
-        let talk = reservation.talk.as_deref().copied();
-        if let Some(load) = self.load_of(talk, grants.len(), reservation.window) {
-            let bears = self.fits_still(&load, now);
-            fits &= bears;
-            if bears || has_begun {
-                self.take_in(&load);
-            } else {
-                self.release(&grants, true);
-                lost.append(&mut grants);
-            }
-        }
-        if has_begun {
-            self.begun.insert(reservation.attempt.clone());
-        }
-        // A booking that has lost all its hosts stays as well: otherwise this site would answer the other participants that the
-        // attempt never was complete.
-        let is_final = has_begun || self.is_local(&reservation.attempt);
-        let state = match (reservation.settled, is_final) {
-            (true, true) => BookingState::Settled,
-            (true, false) => BookingState::Returned {
-                ask_at: now.monotonic + Millis(RETURNED_APART.0 * self.bookings.len() as u64),
-                asked: 0,
-            },
-            (false, _) => BookingState::confirmed(now.monotonic),
-        };
-        let is_reduced = grants.len() < reservation.grants.len();
-        let booking = Booking {
-            attempt: reservation.attempt.clone(),
-            shape: reservation.shape,
-            window: reservation.window,
-            grants,
-            participants: reservation.participants.clone(),
-            user: reservation.user.clone(),
-            user_key: reservation.user_key,
-            account: reservation.account.or(reservation.user_key),
-            network: reservation.network.clone(),
-            statement: reservation.statement.clone(),
-            coordinator: reservation.coordinator.clone(),
-            fed_as: reservation.fed_as.clone(),
-            is_substituted: reservation.is_substituted,
-            confirmed: reservation.confirmed,
-            lost,
-            talk,
-            state,
-        };
-        if is_reduced {
-            self.outputs.push_back(Output::Persist(booking.to_record()));
-        }
-        self.begin(booking);
-        fits
-    }
-
     /// The site.
     #[must_use]
     pub fn site(&self) -> &SiteId {

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     cost::Cost,
+    host::Host,
     protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     tariff::{Agreement, Before, Conditions, Parts, Tariff},

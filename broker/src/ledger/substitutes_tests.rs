@@ -9,7 +9,7 @@ use super::{
     *,
 };
 use crate::{
-    host::Speed,
+    host::{Host, Speed},
     plan::Place,
     protocol::{HoldRequest, Places, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     amount::Amount,
-    host::Speed,
+    host::{Host, Speed},
     ids::{RequestId, SeatNumber},
     plan::Place,
     protocol::{Advert, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
@@ -306,13 +306,7 @@ fn what_has_begun_stays_when_the_owner_takes_capacity_away_and_nothing_else_does
         ask(&mut ledger, at(0), "entry", hold(attempt.clone(), start, amount));
         ask(&mut ledger, at(0), "entry", confirm(attempt));
     }
-    let on_disk: Vec<BookingRecord> = ledger
-        .bookings()
-        .filter_map(|booking| match booking.to_record() {
-            Record::Put(reservation) => Some(reservation),
-            Record::Gone(_) | Record::Remove(_) | Record::Charge(_) => None,
-        })
-        .collect();
+    let on_disk: Vec<BookingRecord> = ledger.bookings().map(Booking::to_booking_record).collect();
     let smaller = Host { capacity: cpu(1_500), ..host("h1") };
     let open = |reservations| {
         let hosts = vec![(smaller.clone(), Schedule::default())];

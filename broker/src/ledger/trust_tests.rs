@@ -9,6 +9,7 @@ use super::{
     *,
 };
 use crate::{
+    host::Host,
     ids::{RequestId, ShapeNumber},
     protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use axum::{Json, extract::State, http::StatusCode};
-use broker::{ids::HostId, tariff::Tariff, time::Time, trust::SharedGate};
+use broker::{host::Host, ids::HostId, schedule::Schedule, tariff::Tariff, time::Time, trust::SharedGate};
 use discovery::{Discovery, Offer, OfferError};
 use serde::{Deserialize, Serialize};
 use tokio::task::block_in_place;
@@ -31,7 +31,18 @@ use crate::{
 };
 
 /// Keys that are put into force at once; a name with a dot at its end is a whole table.
-const LIVE: [&str; 7] = ["policy.", "ledger.", "price", "price_reach", "contact", "remote.cert", "remote.key"];
+const LIVE: [&str; 10] = [
+    "policy.",
+    "ledger.",
+    "price",
+    "price_reach",
+    "contact",
+    "remote.cert",
+    "remote.key",
+    "hosts",
+    "hosts_file",
+    "uplink",
+];
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
@@ -119,13 +130,16 @@ impl Upkeep {
             (Some(tls), Some(remote)) => Some((tls, Tls::open(&remote.cert, &remote.key)?)),
             _ => None,
         };
-        let tariffs = tariffs_of(&new);
-        let mut offered = with_tariffs(&config, &tariffs);
-        offered.settings.contact.clone_from(&new.settings.contact);
-        if (&offered.hosts, &offered.settings.contact) != (&config.hosts, &config.settings.contact) {
+        let mut offered = config.clone();
+        offered.hosts.clone_from(&new.hosts);
+        (offered.settings.uplink, offered.settings.contact) = (new.settings.uplink, new.settings.contact.clone());
+        let is_offered = |config: &NodeConfig| (config.hosts.clone(), config.uplink(), config.settings.contact.clone());
+        if is_offered(&offered) != is_offered(&config) {
             self.advertise_as(&offered)?;
         }
-        (config.hosts, config.settings.contact) = (offered.hosts, offered.settings.contact);
+        let has_other_units = units_without_prices(&offered) != units_without_prices(&config);
+        *config = offered;
+        (config.settings.hosts, config.settings.hosts_file) = (new.settings.hosts, new.settings.hosts_file);
         config.pricing = new.pricing;
         (config.settings.price, config.settings.price_reach) = (new.settings.price, new.settings.price_reach);
         if let Some((tls, opened)) = tls {
@@ -134,10 +148,12 @@ impl Upkeep {
             (remote.cert, remote.key) = (new.settings.remote.cert, new.settings.remote.key);
         }
         self.gate.lock().set_policy(new.policy);
-        let mut ledger = self.ledger.lock();
-        ledger.set_limits(new.ledger);
-        ledger.set_tariffs(tariffs);
-        drop(ledger);
+        self.ledger.lock().set_limits(new.ledger);
+        if has_other_units {
+            self.ledger.replace_hosts(config.units());
+        } else {
+            self.ledger.lock().set_tariffs(tariffs_of(&config));
+        }
         (config.settings.policy, config.settings.ledger) = (new.settings.policy, new.settings.ledger);
         let (changed, at_next_start) = (reloaded.changed.join(" "), reloaded.at_next_start.join(" "));
         info!(changed, at_next_start, "the configuration was read again");
@@ -177,7 +193,14 @@ fn tariffs_of(config: &NodeConfig) -> BTreeMap<HostId, Arc<Tariff>> {
     config.hosts.iter().map(|own| (own.host.id.clone(), own.host.tariff.clone())).collect()
 }
 
-/// The configuration in force with these tariffs; hosts without one wait for a restart, and keep theirs.
+/// What a configuration has on offer, whatever it costs.
+fn units_without_prices(config: &NodeConfig) -> Vec<(Host, Schedule)> {
+    let mut units = config.units();
+    units.iter_mut().for_each(|(host, _)| host.tariff = Arc::default());
+    units
+}
+
+/// The configuration in force with these tariffs.
 fn with_tariffs(config: &NodeConfig, tariffs: &BTreeMap<HostId, Arc<Tariff>>) -> NodeConfig {
     let mut config = config.clone();
     for own in &mut config.hosts {
@@ -209,11 +232,11 @@ impl Reloaded {
             let is_listed = LIVE.iter().any(|live| key == live || live.ends_with('.') && key.starts_with(live));
             is_listed && (has_door || !key.starts_with("remote."))
         };
-        let (changed, mut at_next_start): (Vec<String>, Vec<String>) = differ.cloned().partition(is_live);
-        // The file may list other hosts under the same name, and its prices are in force at once.
-        let lists_others = old.settings.hosts_file.is_some() && with_tariffs(old, &tariffs_of(new)).hosts != new.hosts;
-        if lists_others && !at_next_start.iter().any(|key| key == "hosts_file") {
-            at_next_start.push("hosts_file".to_owned());
+        let (mut changed, at_next_start): (Vec<String>, Vec<String>) = differ.cloned().partition(is_live);
+        // The file may list other hosts under the same name.
+        let lists_others = new.settings.hosts_file.is_some() && old.hosts != new.hosts;
+        if lists_others && !changed.iter().any(|key| key == "hosts_file") {
+            changed.push("hosts_file".to_owned());
         }
         Reloaded { changed, at_next_start }
     }

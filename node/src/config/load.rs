@@ -16,6 +16,7 @@ use std::{
 use broker::{
     amount::Amount,
     batch::live_policy_named,
+    host::Host,
     ids::{HostId, MAX_ID_BYTES},
     ledger::LedgerLimits,
     negotiation::NegotiationSettings,
@@ -23,6 +24,7 @@ use broker::{
     schedule::Schedule,
     time::{Millis, Span},
     trust::{Limits, OwnerPolicy},
+    uplinks::unit_of,
 };
 use discovery::{AddressBlock, GridId, Multiaddr};
 use tracing_subscriber::EnvFilter;
@@ -102,6 +104,12 @@ impl NodeConfig {
     /// What the site's uplink carries, in Mbit/s; none when it sets no limit.
     pub fn uplink(&self) -> Option<Amount> {
         self.settings.uplink.map(Rate::mbps)
+    }
+
+    /// What the ledger has books of: the hosts with the owner's own work, and the uplink if it has a limit.
+    pub fn units(&self) -> Vec<(Host, Schedule)> {
+        let hosts = self.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone()));
+        hosts.chain(self.uplink().map(|mbps| (unit_of(mbps), Schedule::default()))).collect()
     }
 }
 

@@ -18,9 +18,7 @@ use std::{
 use broker::{
     ids::{RequestId, SiteId},
     ledger::{Kept, Ledger},
-    schedule::Schedule,
     trust::{Gate, SharedGate},
-    uplinks::unit_of,
 };
 use discovery::{Discovery, DiscoveryConfig, GridId, Identity, Inbound, Limits, TransportKind};
 use tokio::{
@@ -61,7 +59,7 @@ use crate::{
     site::{
         activation::{Activations, Activator, Surroundings},
         feed::Feed,
-        task::{OwnSite, SharedLedger, SiteTask, own_site},
+        task::{OwnSite, SharedLedger, SiteTask, own_site, warn_of},
     },
     storage::{
         Change, Remembered, Store, StoreError, StoreSettings,
@@ -140,7 +138,7 @@ async fn run_from(
     let (changes, shown) = (Changes::default(), Activations::default());
     let metrics = Arc::new(Metrics::new(store.figures(), &ActivationEvent::ALL.map(ActivationEvent::name)));
     let observers = Observers { changes: changes.clone(), metrics: metrics.clone() };
-    let feed = Feed::new(&config, coordinator.own_site.clone(), clock, metrics.clone());
+    let feed = Feed::new(&config, coordinator.own_site.clone(), ledger.clone(), clock, metrics.clone());
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), observers));
     let upkeep = upkeep((&config, &grid), source, doors.tls(), (data_dir, gate, ledger.clone(), discovery.clone()));
     let api = Arc::new(ApiState {
@@ -167,7 +165,7 @@ async fn run_from(
         address: address.to_string(),
         names: config.remote.as_ref().map(|remote| remote.names.clone()).unwrap_or_default(),
     });
-    feed.begin(&ledger).await;
+    feed.begin().await;
     upkeep.advertise().map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })?;
     requests.resume(&coordinator, records, tied);
     upkeep.data_dir.write_api_address(address)?;
@@ -225,16 +223,12 @@ fn open_ledger(
     kept: Kept,
     clock: Clock,
 ) -> SharedLedger {
-    let hosts = config.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone()));
-    let uplink = config.uplink().map(|mbps| (unit_of(mbps), Schedule::default()));
-    let hosts = hosts.chain(uplink).collect();
     let charges = kept.charges.clone();
     let (site, limits) = (identity.site_id().clone(), config.ledger.clone());
-    let (mut ledger, misfits) = Ledger::open(site, limits, incarnation, gate.clone(), hosts, kept, clock.now());
+    let (mut ledger, misfits) =
+        Ledger::open(site, limits, incarnation, gate.clone(), config.units(), kept, clock.now());
     ledger.sign_receipts(identity.signing_key());
-    for misfit in misfits {
-        warn!(request = %misfit.attempt.request, "a reservation no longer fits the hosts on offer; it is kept");
-    }
+    warn_of(&misfits);
     SharedLedger::new(ledger, clock, charges)
 }
 

@@ -11,15 +11,17 @@ use std::{
 };
 
 use broker::{
+    host::Host,
     ids::{Network, RequestId, SiteId},
-    ledger::{Charge, Event, FeedReport, Ledger, LocalWork, Output, Record, ReplyToken},
+    ledger::{BookingRecord, Charge, Event, FeedReport, HostLedger, Ledger, LocalWork, Output, Record, ReplyToken},
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
+    schedule::Schedule,
     time::Millis,
     trust::{Authorization, SignedText},
 };
 use discovery::{Discovery, Inbound, InboundRequest, Responder, ScheduleSource};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tracing::{Instrument as _, Span, debug};
+use tracing::{Instrument as _, Span, debug, warn};
 
 use super::promises::{News, Promises};
 use crate::{
@@ -140,6 +142,8 @@ pub struct SharedLedger {
     charges: Arc<Mutex<VecDeque<Charge>>>,
     /// Reservations have changed; what waits for it is the owner's hook alone.
     changed: Arc<Notify>,
+    /// The ledger has outputs that no event of the site's task has led to.
+    touched: Arc<Notify>,
 }
 
 impl SharedLedger {
@@ -148,7 +152,21 @@ impl SharedLedger {
         charges.sort_by_key(|charge| charge.ended);
         charges.drain(..charges.len().saturating_sub(CHARGES_MAX));
         let charges = Arc::new(Mutex::new(charges.into()));
-        SharedLedger { ledger: Arc::new(Mutex::new(ledger)), clock, charges, changed: Arc::default() }
+        SharedLedger {
+            ledger: Arc::new(Mutex::new(ledger)),
+            clock,
+            charges,
+            changed: Arc::default(),
+            touched: Arc::default(),
+        }
+    }
+
+    /// Puts other hosts, own work and another uplink into force.
+    pub fn replace_hosts(&self, units: Vec<(Host, Schedule)>) {
+        let books = units.into_iter().map(|(host, own)| HostLedger::new(host, own)).collect();
+        let misfits = self.lock().replace_hosts(self.clock.now(), books);
+        warn_of(&misfits);
+        self.touched.notify_one();
     }
 
     /// What bookings have cost that have ended, the newest last; at most [`CHARGES_MAX`].
@@ -173,6 +191,13 @@ impl SharedLedger {
     /// Reads the ledger. Do not hold the guard across a wait.
     pub fn lock(&self) -> MutexGuard<'_, Ledger> {
         locked(&self.ledger)
+    }
+}
+
+/// Tells the owner of bookings that have lost hosts, or have begun and lack room.
+pub fn warn_of(misfits: &[BookingRecord]) {
+    for misfit in misfits {
+        warn!(request = %misfit.attempt.request, "a reservation no longer fits the hosts on offer; it is kept");
     }
 }
 
@@ -305,6 +330,7 @@ impl SiteTask {
             tokio::select! {
                 Some(message) = self.messages.recv() => self.feed(message),
                 Some(request) = inbound.next() => self.feed_peer(request),
+                () = self.ledger.touched.notified() => {}
                 () = wake => {
                     let now = self.clock.now();
                     self.ledger.lock().handle_timeout(now);

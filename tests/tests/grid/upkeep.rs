@@ -57,6 +57,37 @@ fn a_configuration_is_put_into_force_without_a_restart_and_a_wrong_one_is_not() 
 }
 
 #[test]
+fn hosts_come_and_go_without_a_restart() {
+    let alpha =
+        Node::start("alpha", &hosts("a", 1), &["--negotiation-check-min", "3s", "--negotiation-check-max", "3s"]);
+    let beta = Node::joining("beta", &hosts("b", 2), &alpha, &[]);
+    alpha.wait_until_it_knows(3);
+    let with = |list: &str| {
+        let text = fs::read_to_string(beta.config()).unwrap();
+        let before = text.find("[[hosts]]").unwrap_or(text.len());
+        fs::write(beta.config(), format!("{}{list}", &text[..before])).unwrap();
+    };
+    let asked =
+        |count: &'static str| ["submit", "-N", count, "--per-host", "cpu=1", "-t", "1h", "--earliest", "now+1h"];
+    let three = alpha.kolo_json(&asked("3"), 0);
+    with(&hosts("b", 4));
+    let view = beta.kolo_json(&["reload"], 0);
+    assert_eq!((&view["changed"], &view["at_next_start"]), (&json!(["hosts"]), &json!([])));
+    // Another node's user has the new ones as soon as that node has heard of them.
+    wait_until("the new hosts", || alpha.kolo(&asked("5")).code, |code| *code == Some(0));
+    assert_eq!(beta.bookings().len(), 2, "what was promised stays");
+    with("[[hosts]]\nid = \"b1\"\nresources = { cpu = 1 }\n[[hosts]]\nid = \"b1\"\nresources = { cpu = 1 }\n");
+    let ended = beta.kolo(&["reload"]);
+    assert!(ended.code != Some(0) && ended.err.contains("b1"), "{ended:?}");
+    assert_eq!(beta.bookings().len(), 2, "a wrong list changes nothing");
+    // One host is left at beta: both reservations lose the others, and no site has some for them.
+    with(&hosts("b", 1));
+    assert_eq!(beta.kolo_json(&["reload"], 0)["changed"], json!(["hosts"]));
+    let path = format!("/v1/requests/{}", three["id"].as_str().unwrap());
+    alpha.wait_until("the loss", &path, |view| view["state"] == "degraded");
+}
+
+#[test]
 fn prices_are_changed_by_a_reload_and_nobody_pays_without_having_agreed() {
     let node = Node::first("alpha", &hosts("a", 1));
     let with_price = |price: &str| {

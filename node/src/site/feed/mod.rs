@@ -7,16 +7,13 @@ mod document;
 mod program;
 
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use broker::{
-    ids::HostId,
-    ledger::{Event, FeedReport, LocalWork, ReplyToken},
-    resources::Amounts,
+    ledger::{Books as _, Event, FeedReport, HostLedger, LocalWork, ReplyToken},
     time::Time,
 };
 use tokio::time::MissedTickBehavior;
@@ -64,8 +61,8 @@ pub struct Feed {
     settings: LocalSettings,
     /// Where it looks for programs.
     search_path: Option<OsString>,
-    capacities: BTreeMap<HostId, Amounts>,
     own_site: OwnSite,
+    ledger: SharedLedger,
     clock: Clock,
     metrics: Arc<Metrics>,
     state: SharedFeedState,
@@ -73,10 +70,15 @@ pub struct Feed {
 
 impl Feed {
     /// The feed of a site.
-    pub fn new(config: &NodeConfig, own_site: OwnSite, clock: Clock, metrics: Arc<Metrics>) -> Feed {
-        let capacities = config.hosts.iter().map(|own| (own.host.id.clone(), own.host.capacity.clone())).collect();
+    pub fn new(
+        config: &NodeConfig,
+        own_site: OwnSite,
+        ledger: SharedLedger,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Feed {
         let (settings, search_path) = (config.settings.local.clone(), config.search_path.clone());
-        Feed { settings, search_path, capacities, own_site, clock, metrics, state: SharedFeedState::default() }
+        Feed { settings, search_path, own_site, ledger, clock, metrics, state: SharedFeedState::default() }
     }
 
     /// What is known of it; none when there is none.
@@ -85,7 +87,7 @@ impl Feed {
     }
 
     /// Runs it once, before anybody is granted anything.
-    pub async fn begin(&self, ledger: &SharedLedger) {
+    pub async fn begin(&self) {
         let works = if self.settings.feed.0.is_empty() {
             // What an earlier feed has reported holds no longer when the owner has taken the feed away.
             Ok(Vec::new())
@@ -94,7 +96,7 @@ impl Feed {
         };
         match works {
             // The next run reports what has come of it.
-            Ok(works) => ledger.lock().handle(self.clock.now(), Event::Feed { token: NOBODY, works }),
+            Ok(works) => self.ledger.lock().handle(self.clock.now(), Event::Feed { token: NOBODY, works }),
             Err(why) => self.note(Err(why)),
         }
     }
@@ -123,7 +125,9 @@ impl Feed {
     async fn report(&self) -> Result<Vec<LocalWork>, String> {
         let said = program::run(&self.settings.feed.0, self.search_path.as_ref(), self.settings.timeout).await;
         let said = said.map_err(|error| error.to_string())?;
-        let works = document::read(&said, &self.capacities, self.clock.now().utc, self.settings.reach);
+        let capacity = |books: &HostLedger| (books.host().id.clone(), books.host().capacity.clone());
+        let capacities = self.ledger.lock().hosts().map(capacity).collect();
+        let works = document::read(&said, &capacities, self.clock.now().utc, self.settings.reach);
         works.map_err(|error| error.to_string())
     }
 

@@ -1,0 +1,277 @@
+//! What a ledger takes in when it is opened, and anew when the owner changes the hosts.
+//!
+//! Invariant: what the owner changes while the site runs has the outcome that it would have after a restart.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::{
+    Accounts, Booking, BookingRecord, BookingState, Books, Expiring, HostLedger, Kept, Lapses, Ledger, LedgerLimits,
+    Output, RETURNED_APART, ScheduleUpdateParts, Shares, Terms, Tombstones,
+};
+use crate::{
+    host::Host,
+    ids::{HostId, SiteId},
+    protocol::{AttemptId, LedgerVersion},
+    schedule::Schedule,
+    time::{Millis, Now, Time},
+    trust::SharedGate,
+};
+
+impl Ledger {
+    /// [`Ledger::open_with`] the books of the product.
+    #[must_use]
+    pub fn open(
+        site: SiteId,
+        limits: LedgerLimits,
+        incarnation: u64,
+        gate: impl Into<SharedGate>,
+        hosts: Vec<(Host, Schedule)>,
+        kept: impl Into<Kept>,
+        now: Now,
+    ) -> (Ledger, Vec<BookingRecord>) {
+        let hosts = hosts.into_iter().map(|(host, own)| HostLedger::new(host, own)).collect();
+        Ledger::open_with(site, limits, incarnation, gate, hosts, kept, now)
+    }
+}
+
+impl<B: Books> Ledger<B> {
+    /// Opens the ledger of a site with its hosts, the owner's own work, and what is on disk. An uplink with a limit is given among the
+    /// hosts ([`unit_of`](crate::uplinks::unit_of)).
+    ///
+    /// Where the owner has taken a host or a part of it away, a booking that has not begun loses the hosts that it no longer fits
+    /// on, and its coordinator learns so when it asks; one that has begun is kept. Both are returned as they were on disk, to be
+    /// shown to the owner.
+    #[must_use]
+    pub fn open_with(
+        site: SiteId,
+        limits: LedgerLimits,
+        incarnation: u64,
+        gate: impl Into<SharedGate>,
+        hosts: Vec<B>,
+        kept: impl Into<Kept>,
+        now: Now,
+    ) -> (Ledger<B>, Vec<BookingRecord>) {
+        let (hosts, uplink, shares) = units_of(hosts);
+        let tombstones = Tombstones::new(limits.max_tombstones);
+        let gone = Expiring::new(limits.max_tombstones);
+        let evicted = Expiring::new(limits.max_tombstones);
+        let charged = Expiring::new(limits.max_tombstones);
+        let spent = Expiring::new(limits.max_tombstones);
+        let terms = Terms::new(limits.max_tombstones);
+        let mut ledger = Ledger {
+            site,
+            limits,
+            version: LedgerVersion { incarnation, change: 0 },
+            gate: gate.into(),
+            key: None,
+            hosts,
+            uplink,
+            bookings: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            held_by: BTreeMap::new(),
+            accounts: Accounts::default(),
+            shares,
+            lapses: Lapses::default(),
+            tombstones,
+            evicted,
+            gone,
+            charged,
+            spent,
+            terms,
+            forgotten: Time::ZERO,
+            settled_before: Time::ZERO,
+            begun: BTreeSet::new(),
+            outputs: VecDeque::new(),
+        };
+        let kept = kept.into();
+        let misfits = ledger.take_in_all(now, kept.bookings);
+        for record in kept.gone {
+            ledger.remember_gone(record);
+        }
+        kept.charges.iter().for_each(|charge| ledger.remember_charge(charge));
+        (ledger, misfits)
+    }
+
+    /// The owner changes hosts, their capacities, own work or uplink while the site runs. Bookings stay or lose hosts, and are returned, as when a
+    /// ledger is opened with these hosts; holds end, and their coordinators plan again. Others see a version that no change leads to,
+    /// and fetch the schedules anew.
+    pub fn replace_hosts(&mut self, now: Now, hosts: Vec<B>) -> Vec<BookingRecord> {
+        let attempts: Vec<AttemptId> = self.bookings.keys().cloned().collect();
+        let bookings: Vec<Booking> = attempts.iter().filter_map(|attempt| self.end(attempt)).collect();
+        let (holds, reservations): (Vec<_>, Vec<_>) = bookings.into_iter().partition(Booking::is_held);
+        holds.iter().for_each(|hold| self.bury(now, &hold.attempt));
+        self.begun.clear();
+        (self.hosts, self.uplink, self.shares) = units_of(hosts);
+        let misfits = self.take_in_all(now, reservations.iter().map(Booking::to_booking_record).collect());
+        self.version.change += 1;
+        self.outputs.push_back(Output::Publish(ScheduleUpdateParts { from: self.version, changes: Vec::new() }));
+        misfits
+    }
+
+    /// Enters bookings from disk; those that do not fit any more.
+    fn take_in_all(&mut self, now: Now, bookings: Vec<BookingRecord>) -> Vec<BookingRecord> {
+        // A booking that has begun stays in any case, so the others give way to it.
+        let (begun, others): (Vec<_>, Vec<_>) =
+            bookings.into_iter().partition(|reservation| reservation.window.start <= now.utc);
+        begun.into_iter().chain(others).filter(|reservation| !self.replay(reservation, now)).collect()
+    }
+
+    /// Enters one booking from disk; false when it does not fit any more.
+    fn replay(&mut self, reservation: &BookingRecord, now: Now) -> bool {
+        let has_begun = reservation.window.start <= now.utc;
+        let mut grants = Vec::with_capacity(reservation.grants.len());
+        let mut lost = reservation.lost.clone();
+        let mut fits = true;
+        for grant in &reservation.grants {
+            let fits_here = self.fits_still(grant, now);
+            fits &= fits_here;
+            if !fits_here && !has_begun {
+                lost.push(grant.clone());
+                continue;
+            }
+            self.take_in(grant);
+            grants.push(grant.clone());
+        }
+        let talk = reservation.talk.as_deref().copied();
+        if let Some(load) = self.load_of(talk, grants.len(), reservation.window) {
+            let bears = self.fits_still(&load, now);
+            fits &= bears;
+            if bears || has_begun {
+                self.take_in(&load);
+            } else {
+                self.release(&grants, true);
+                lost.append(&mut grants);
+            }
+        }
+        if has_begun {
+            self.begun.insert(reservation.attempt.clone());
+        }
+        // A booking that has lost all its hosts stays as well: otherwise this site would answer the other participants that the
+        // attempt never was complete.
+        let is_final = has_begun || self.is_local(&reservation.attempt);
+        let state = match (reservation.settled, is_final) {
+            (true, true) => BookingState::Settled,
+            (true, false) => BookingState::Returned {
+                ask_at: now.monotonic + Millis(RETURNED_APART.0 * self.bookings.len() as u64),
+                asked: 0,
+            },
+            (false, _) => BookingState::confirmed(now.monotonic),
+        };
+        let is_reduced = grants.len() < reservation.grants.len();
+        let booking = Booking {
+            attempt: reservation.attempt.clone(),
+            shape: reservation.shape,
+            window: reservation.window,
+            grants,
+            participants: reservation.participants.clone(),
+            user: reservation.user.clone(),
+            user_key: reservation.user_key,
+            account: reservation.account.or(reservation.user_key),
+            network: reservation.network.clone(),
+            statement: reservation.statement.clone(),
+            coordinator: reservation.coordinator.clone(),
+            fed_as: reservation.fed_as.clone(),
+            is_substituted: reservation.is_substituted,
+            confirmed: reservation.confirmed,
+            lost,
+            talk,
+            state,
+        };
+        if is_reduced {
+            self.outputs.push_back(Output::Persist(booking.to_record()));
+        }
+        self.begin(booking);
+        fits
+    }
+}
+
+/// Hosts, uplink and what both have in all.
+fn units_of<B: Books>(units: Vec<B>) -> (BTreeMap<HostId, B>, Option<B>, Shares) {
+    let mut hosts: BTreeMap<HostId, B> = units.into_iter().map(|books| (books.host().id.clone(), books)).collect();
+    let uplink = hosts.remove(&HostId::uplink());
+    let shares = Shares::of(hosts.values().map(Books::host), uplink.as_ref().map(Books::host));
+    (hosts, uplink, shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{
+        super::{Event, ReplyToken, tests::*},
+        *,
+    };
+    use crate::{
+        protocol::{SiteAnswer, SiteRequest},
+        time::Window,
+        trust::testing,
+    };
+
+    fn put(ledger: &mut Ledger) -> Vec<BookingRecord> {
+        let mut records = Vec::new();
+        while let Some(output) = ledger.poll_output() {
+            if let Output::Persist(super::super::Record::Put(record)) = output {
+                records.push(record);
+            }
+        }
+        records
+    }
+
+    proptest! {
+        #[test]
+        fn hosts_that_change_have_the_outcome_of_a_restart(
+            asked in prop::collection::vec((990_i64..1_200, 1_u64..2_500, 0..3), 1..12),
+            capacities in [0_u64..4_000, 0_u64..4_000],
+            own in 0_u64..2_000,
+            after_s in 0_u64..150,
+        ) {
+            let mut ledger = ledger();
+            for (number, (start, amount, step)) in (0..).zip(&asked) {
+                let attempt = attempt(&format!("r{number}"), 1);
+                ask(&mut ledger, at(0), "entry", hold(attempt.clone(), (*start).max(1_000), *amount));
+                if *step > 0 {
+                    ask(&mut ledger, at(0), "entry", confirm(attempt.clone()));
+                }
+                if *step > 1 {
+                    ask(&mut ledger, at(0), "entry", SiteRequest::Settle(attempt));
+                }
+            }
+            let now = at(after_s * 1_000);
+            let changed = || {
+                let mut hosts = Vec::new();
+                for (name, capacity) in ["h1", "h3"].into_iter().zip(capacities) {
+                    let mut work = Schedule::default();
+                    work.add(Window { start: Time(1_020), end: Time(1_120) }, &cpu(own.min(capacity)));
+                    if capacity > 500 {
+                        hosts.push((Host { capacity: cpu(capacity), ..host(name) }, work));
+                    }
+                }
+                hosts
+            };
+            let on_disk = ledger.bookings().filter(|booking| !booking.is_held()).map(Booking::to_booking_record);
+            let (site, limits) = (id("site"), LedgerLimits::default());
+            let (mut again, misfits) =
+                Ledger::open(site, limits, 8, testing::open_gate(), changed(), on_disk.collect::<Vec<_>>(), now);
+            let before = ledger.version();
+            let held: Vec<_> = ledger.bookings().filter(|booking| booking.is_held()).map(|one| one.attempt.clone()).collect();
+            put(&mut ledger);
+            let books = changed().into_iter().map(|(host, own)| HostLedger::new(host, own)).collect();
+            prop_assert_eq!(ledger.replace_hosts(now, books), misfits);
+            prop_assert_eq!(ledger.sanity_check(), Ok(()));
+            prop_assert!(ledger.version() > before && ledger.version().incarnation == before.incarnation);
+            prop_assert_eq!(put(&mut ledger), put(&mut again));
+            prop_assert_eq!(ledger.bookings().collect::<Vec<_>>(), again.bookings().collect::<Vec<_>>());
+            prop_assert_eq!(ledger.snapshot(now).hosts, again.snapshot(now).hosts);
+            prop_assert_eq!(ledger.poll_timeout(), again.poll_timeout());
+            for attempt in held {
+                let request = confirm(attempt);
+                ledger.handle(now, Event::Request { from: id("entry"), network: None, token: ReplyToken(1), request });
+                let outputs: Vec<_> = std::iter::from_fn(|| ledger.poll_output()).collect();
+                let is_refused = outputs
+                    .iter()
+                    .any(|output| matches!(output, Output::Reply { answer: SiteAnswer::Refused(_), .. }));
+                prop_assert!(is_refused, "{:?}", outputs);
+            }
+        }
+    }
+}
