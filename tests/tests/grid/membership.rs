@@ -120,6 +120,21 @@ fn members_use_a_closed_grid_within_their_limits_until_they_are_revoked() {
 }
 
 #[test]
+fn a_hundred_keys_of_one_invitation_have_one_account() {
+    let first = founded("alpha", &hosts("a", 1));
+    let token = invite(&first, &["--role", "user", "--name", "bob", "--limit", "reservations=1"]);
+    let keys: Vec<Person> = (0..100).map(|_| Person::new()).collect();
+    keys.iter().for_each(|key| key.join(&token));
+    let (data, reserving) = (first.data(), submit(1, "1h"));
+    let _ = keys[0].told(&words(&reserving), &data, 0);
+    for key in &keys[1..] {
+        let refused = key.told(&words(&reserving), &data, 4);
+        assert!(refused.contains("refused by rule `max-reservations`"), "{refused}");
+    }
+    assert_eq!(first.bookings().len(), 1);
+}
+
+#[test]
 fn a_revocation_outlives_a_restart_and_a_revoked_site_is_left_out() {
     let mut first = founded("alpha", &hosts("a", 1));
     let second = joined(&first, "beta", &hosts("b", 1));
