@@ -18,7 +18,7 @@ use crate::{
     ids::SiteId,
     plan::{Plan, Reason},
     protocol::{Grant, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
-    time::{Millis, Now},
+    time::{Millis, Now, Window},
 };
 
 /// One site in the present attempt.
@@ -290,14 +290,22 @@ impl Negotiation {
 
     /// An attempt counts as one conflict, however many sites refuse it.
     fn learn(&mut self, site: &SiteId, refusal: Refusal, is_first: bool) {
-        let is_conflict = self.search.learn(site, refusal, self.record.request.seats_max());
+        let asked = (self.record.request.seats_max(), self.window_at(site));
+        let is_conflict = self.search.learn(site, refusal, asked);
         self.record.history.conflicts += u32::from(is_conflict && is_first);
+    }
+
+    /// The window of the present attempt's seats at a site.
+    fn window_at(&self, site: &SiteId) -> Option<Window> {
+        let (State::Holding { plan, .. } | State::Confirming { plan, .. }) = &self.state else { return None };
+        let windows = plan.seats.iter().filter(|seat| seat.site == *site).map(|seat| seat.window);
+        windows.reduce(|all, one| Window { start: all.start.min(one.start), end: all.end.max(one.end) })
     }
 
     /// The hosts that later refusals show spare the next attempt the same conflict.
     fn learn_late(&mut self, site: &SiteId, answer: Result<SiteAnswer, String>) {
         if let Ok(SiteAnswer::Refused(refusal)) = answer {
-            self.search.remember(site, refusal, self.record.request.seats_max());
+            self.search.remember(site, refusal, (self.record.request.seats_max(), None));
         }
     }
 

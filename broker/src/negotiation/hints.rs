@@ -1,4 +1,4 @@
-//! What refusals have shown of hosts and uplinks: newer schedules than discovery knew, and newer tariffs.
+//! What refusals have shown of hosts and uplinks: newer schedules than discovery knew, newer tariffs, smaller uplinks.
 //!
 //! Invariant: of a schedule the newest version that was shown counts, of a tariff the last one. Schedules are of hosts that attempts have
 //! named, tariffs of these and of hosts that were found.
@@ -11,12 +11,13 @@ use std::{
 
 use super::found::{Found, FoundHost, without_kept_back};
 use crate::{
+    amount::Amount,
     host::Host,
     ids::{HostId, SiteId},
     protocol::{HostState, LedgerVersion, Refusal, RefusalReason},
     schedule::Schedule,
     tariff::Tariff,
-    time::Time,
+    time::{Time, Window},
     uplinks::{Uplink, Uplinks},
 };
 
@@ -25,13 +26,28 @@ use crate::{
 pub(super) struct Hints {
     states: BTreeMap<(SiteId, HostId), (LedgerVersion, HostState)>,
     tariffs: BTreeMap<(SiteId, HostId), Arc<Tariff>>,
+    /// What an uplink carries, where its advert may be older than that.
+    links: BTreeMap<SiteId, (LedgerVersion, Amount)>,
 }
 
 impl Hints {
     /// Remembers what a refusal shows, of at most `hosts_max` hosts and the uplink: no site was asked for more. Owners rarely change the price of one
-    /// host, so `found` hosts of the site that had the same tariff count as changed alike.
-    pub fn remember(&mut self, site: &SiteId, refusal: Refusal, hosts_max: usize, found: Option<&Found>) {
+    /// host, so `found` hosts of the site that had the same tariff count as changed alike. What is free of the uplink is meant of `window`.
+    pub fn remember(
+        &mut self,
+        site: &SiteId,
+        refusal: Refusal,
+        hosts_max: usize,
+        (found, window): (Option<&Found>, Option<Window>),
+    ) {
         let version = refusal.version;
+        if let (RefusalReason::UplinkFull { free, .. }, Some(window)) = (&refusal.reason, window)
+            && let Some(state) = refusal.hosts.iter().find(|state| state.host.is_uplink())
+        {
+            let used = link_of(Amount::MAX, state, true).occupancy.peak(window);
+            let carries = Amount(used.0.saturating_add(free.0));
+            self.links.insert(site.clone(), (version, carries));
+        }
         for state in refusal.hosts.into_iter().take(hosts_max.saturating_add(1)) {
             let key = (site.clone(), state.host.clone());
             if self.states.get(&key).is_none_or(|(known, _)| *known <= version) {
@@ -79,12 +95,10 @@ impl Hints {
         let link = |(site, link): (&SiteId, &Uplink)| {
             let known = self.states.get(&(site.clone(), HostId::uplink()));
             let newer = known.filter(|(version, _)| shown_at.get(site).is_none_or(|shown| version >= shown));
-            let Some((_, state)) = newer else { return (site.clone(), link.clone()) };
-            let mut schedule = Cow::Borrowed(&state.schedule);
-            for (window, amounts) in state.held.iter().filter(|_| with_holds) {
-                schedule.to_mut().add(*window, amounts);
-            }
-            (site.clone(), Uplink::with_schedule(link.mbps, &schedule))
+            let Some((version, state)) = newer else { return (site.clone(), link.clone()) };
+            let carries = self.links.get(site).filter(|(shown, _)| shown == version).map(|(_, carries)| *carries);
+            let mbps = carries.map_or(link.mbps, |carries| carries.min(link.mbps));
+            (site.clone(), link_of(mbps, state, with_holds))
         };
         found.uplinks.iter().map(link).collect()
     }
@@ -103,4 +117,13 @@ impl Hints {
         };
         without_kept_back(schedule, &self.tariff_of(found).conditions, (&found.host.capacity, now))
     }
+}
+
+/// An uplink as a refusal has shown it.
+fn link_of(mbps: Amount, state: &HostState, with_holds: bool) -> Uplink {
+    let mut schedule = Cow::Borrowed(&state.schedule);
+    for (window, amounts) in state.held.iter().filter(|_| with_holds) {
+        schedule.to_mut().add(*window, amounts);
+    }
+    Uplink::with_schedule(mbps, &schedule)
 }

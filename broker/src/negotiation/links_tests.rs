@@ -119,6 +119,20 @@ fn what_a_full_link_has_shown_is_minded_by_the_next_plan() {
     run.answer("b", Purpose::Hold, refused(full.clone(), state(used(60), Vec::new())));
     assert_eq!(run.seats_asked(), seats(&[("a", 0, 120), ("c", 1, 120)]), "{:?}", run.wanted());
 
+    // One that has become smaller since its advert, with something else on it: what is free tells how small.
+    let other_hours = {
+        let mut schedule = used(10);
+        schedule.add(Window { start: Time(50_000), end: Time(60_000) }, &amounts_of(Amount(30)));
+        schedule
+    };
+    let of_others = vec![(Window { start: Time(0), end: Time(90_000) }, amounts_of(Amount(5)))];
+    let small = RefusalReason::UplinkFull { asked: Amount(50), free: Amount(30) };
+    let mut run = Run::new(asked(""), false);
+    run.find_linked(10, &sites);
+    run.answer("a", Purpose::Hold, held(7));
+    run.answer("b", Purpose::Hold, refused(small, state(other_hours, of_others)));
+    assert_eq!(run.seats_asked(), seats(&[("a", 0, 120), ("c", 1, 120)]), "{:?}", run.wanted());
+
     // One that nothing was known of: no plan could mind it, so it is asked no more.
     let mut run = Run::new(asked(""), false);
     run.find_linked(10, &sites);

@@ -24,7 +24,7 @@ use crate::{
     request::{Effort, ObjectiveKind, Request},
     schedule::Schedule,
     strategy::plan_best,
-    time::{Millis, Now, Time},
+    time::{Millis, Now, Time, Window},
     uplinks::Uplinks,
 };
 
@@ -479,8 +479,13 @@ impl Search {
         self.excluded.insert(site.clone(), Exclusion::Silent);
     }
 
-    /// Learns from a refusal that ended an attempt; true when another request was faster.
-    pub(super) fn learn(&mut self, site: &SiteId, refusal: Refusal, hosts_max: usize) -> bool {
+    /// Learns from a refusal that ended an attempt, of seats in `window`; true when another request was faster.
+    pub(super) fn learn(
+        &mut self,
+        site: &SiteId,
+        refusal: Refusal,
+        (hosts_max, window): (usize, Option<Window>),
+    ) -> bool {
         let is_conflict = match &refusal.reason {
             RefusalReason::HeldByAnother { .. } | RefusalReason::OtherAttempt => {
                 self.held_by_others += 1;
@@ -525,7 +530,7 @@ impl Search {
                 false
             }
         };
-        self.remember(site, refusal, hosts_max);
+        self.remember(site, refusal, (hosts_max, window));
         is_conflict
     }
 
@@ -534,10 +539,10 @@ impl Search {
         self.planned_on.as_ref().is_some_and(|(found, _)| found.uplinks.of(site).is_some())
     }
 
-    /// Remembers the hosts that a refusal shows, at most `hosts_max`.
-    pub(super) fn remember(&mut self, site: &SiteId, refusal: Refusal, hosts_max: usize) {
+    /// Remembers the hosts that a refusal shows, at most `hosts_max`, and the uplink; it was of seats in `window`, if that is known.
+    pub(super) fn remember(&mut self, site: &SiteId, refusal: Refusal, (hosts_max, window): (usize, Option<Window>)) {
         let found = self.planned_on.as_ref().map(|(found, _)| found);
-        self.hints.remember(site, refusal, hosts_max, found);
+        self.hints.remember(site, refusal, hosts_max, (found, window));
     }
 
     /// The wait before the next attempt; none when no attempt is left. It grows with every conflict, and has jitter so that two

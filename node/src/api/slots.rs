@@ -174,6 +174,9 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
         (Mode::Most, None) if request.budget().is_some() => {
             return Err(Problem::wrong("request.budget", "mode most does not look at prices"));
         }
+        (Mode::Most, None) if request.demand().traffic().is_some() => {
+            return Err(Problem::wrong("request.traffic", "mode most does not look at uplinks"));
+        }
         (_, None) => {}
     }
     let seed = rand::random();

@@ -148,7 +148,7 @@ fn answers_are_as_described() {
 }
 
 /// Bodies that are refused, and the key that the answer names.
-const WRONG_BODIES: [(&str, &str, &str); 39] = [
+const WRONG_BODIES: [(&str, &str, &str); 40] = [
     ("/v1/requests", r#"{"hosts":0,"duration":1}"#, "hosts"),
     ("/v1/requests", r#"{"hosts":10001,"duration":1}"#, "hosts"),
     ("/v1/requests", r#"{"hosts":-1,"duration":1}"#, "hosts"),
@@ -180,6 +180,11 @@ const WRONG_BODIES: [(&str, &str, &str); 39] = [
     ("/v1/slots", r#"{"mode":"earliest","request":{"hosts":1}}"#, "request.duration"),
     ("/v1/slots", r#"{"mode":"earliest","request":[null,1,3600]}"#, "request"),
     ("/v1/slots", r#"{"mode":"most","request":{"hosts":1,"duration":1,"budget":5}}"#, "request.budget"),
+    (
+        "/v1/slots",
+        r#"{"mode":"most","request":{"hosts":2,"work":60,"traffic":{"mbps":9,"compute":700}}}"#,
+        "request.traffic",
+    ),
     ("/v1/slots", r#"{"mode":"earliest"}"#, "request"),
     ("/v1/slots", r#"["earliest",null,{"hosts":1,"duration":1}]"#, ""),
     ("/v1/local", r#"{"end":4102448400}"#, "start"),
