@@ -10,7 +10,7 @@ use super::{Books, Ledger, substitutes::Substitutes};
 use crate::{
     ids::HostId,
     protocol::{Grant, RefusalReason, hull},
-    resources::Amounts,
+    resources::{Amounts, ResourceName},
     schedule::{Schedule, Shortage},
     time::{Now, Window},
     traffic::Talk,
@@ -64,7 +64,9 @@ impl<B: Books> Ledger<B> {
             let host_id = id.clone();
             return Err(match fit_beside(host.reserved(), &host.host().capacity, &here) {
                 Ok(()) => RefusalReason::HeldByAnother { host: host_id, resource },
-                Err(_) if id.is_uplink() => RefusalReason::UplinkFull { asked, free },
+                Err(_) if id.is_uplink() && resource == ResourceName::mbps() => {
+                    RefusalReason::UplinkFull { asked, free }
+                }
                 Err(_) => RefusalReason::NotEnough { host: host_id, resource, asked, free },
             });
         }

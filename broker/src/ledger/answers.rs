@@ -1,6 +1,6 @@
 //! How the ledger answers each request. Only the entry point of an attempt may hold, confirm, release or settle it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Booking, BookingState, Books, Ledger, Output, ReplyToken,
@@ -305,20 +305,22 @@ impl<B: Books> Ledger<B> {
 
     /// The states of `hosts` that a refusal shows.
     pub(super) fn states_of<'a>(&self, hosts: impl Iterator<Item = &'a HostId>, now: Now) -> Vec<HostState> {
-        hosts
-            .filter_map(|id| self.unit(id))
-            .map(|host| {
-                let mut schedule = host.reserved().clone();
-                schedule.forget_before(now.utc);
-                let mut held = Vec::new();
-                for booking in self.holds() {
-                    let taken = self.taken_by(booking);
-                    let here = taken.iter().filter(|grant| *grant.host() == host.host().id);
-                    held.extend(here.map(|grant| (grant.window, grant.amounts.clone())));
+        let state_of = |host: &B| {
+            let mut schedule = host.reserved().clone();
+            schedule.forget_before(now.utc);
+            HostState { host: host.host().id.clone(), schedule, held: Vec::new() }
+        };
+        let mut states: Vec<HostState> = hosts.filter_map(|id| self.unit(id)).map(state_of).collect();
+        let places: BTreeMap<HostId, usize> =
+            states.iter().enumerate().map(|(place, state)| (state.host.clone(), place)).collect();
+        for booking in self.holds() {
+            for grant in self.taken_by(booking).iter() {
+                if let Some(place) = places.get(grant.host()) {
+                    states[*place].held.push((grant.window, grant.amounts.clone()));
                 }
-                HostState { host: host.host().id.clone(), schedule, held }
-            })
-            .collect()
+            }
+        }
+        states
     }
 
     /// Why no booking can have this window at present; none when one can.

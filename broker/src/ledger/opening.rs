@@ -113,7 +113,14 @@ impl<B: Books> Ledger<B> {
         // A booking that has begun stays in any case, so the others give way to it.
         let (begun, others): (Vec<_>, Vec<_>) =
             bookings.into_iter().partition(|reservation| reservation.window.start <= now.utc);
-        begun.into_iter().chain(others).filter(|reservation| !self.replay(reservation, now)).collect()
+        let mut misfits: Vec<BookingRecord> = Vec::new();
+        misfits.extend(begun.into_iter().filter(|reservation| !self.replay(reservation, now)));
+        // One that loses a host in any case may put more on the uplink with those that are left: what has lost nothing comes first.
+        let has_hosts =
+            |reservation: &BookingRecord| reservation.grants.iter().all(|grant| self.fits_still(grant, now));
+        let (whole, reduced): (Vec<_>, Vec<_>) = others.into_iter().partition(has_hosts);
+        misfits.extend(whole.into_iter().chain(reduced).filter(|reservation| !self.replay(reservation, now)));
+        misfits
     }
 
     /// Enters one booking from disk; false when it does not fit any more.

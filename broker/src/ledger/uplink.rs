@@ -58,8 +58,6 @@ impl<B: Books> Ledger<B> {
     /// What so many seats of a request take of the uplink; none when they send nothing over it, or it has no limit.
     pub(super) fn load_of(&self, talk: Option<Talk>, seats: usize, window: Window) -> Option<Grant> {
         let load = talk.filter(|_| self.uplink.is_some())?.load(seats);
-        // More than any link has.
-        let load = load.min(Amount::MAX);
         let grant = || Grant {
             seat: NO_SEAT,
             place: Place::Host(HostId::uplink()),

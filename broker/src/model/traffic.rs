@@ -34,10 +34,11 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// What so many seats put on the link of the site that they are booked at, in Mbit/s.
+    /// What so many seats put on the link of the site that they are booked at, in Mbit/s; no more than an amount can be, which is more
+    /// than any link has.
     #[must_use]
     pub fn load(self, here: usize) -> Amount {
-        self.traffic.load(here, self.seats as usize)
+        self.traffic.load(here, self.seats as usize).min(Amount::MAX)
     }
 }
 

@@ -423,9 +423,7 @@ impl Negotiation {
         if let Some(outcome) = self.expired_move(now) {
             return self.close(now, outcome);
         }
-        let attempt = self.record.last_attempt;
-        let id = self.attempt_id(attempt);
-        let sites = asked_sites(&self.state);
+        let (attempt, sites) = (self.record.last_attempt, asked_sites(&self.state));
         self.search.forget_found();
         if self.is_repairing() {
             self.on_repaired(now, &plan);
@@ -433,8 +431,18 @@ impl Negotiation {
             self.note_elapsed(now);
             self.state = State::Reserved { plan: plan.clone() };
             self.persist(Decision::Reserved { attempt, plan });
+            // What its sites know to be settled costs something when it is given back.
+            if self.waits_for_batch() {
+                return;
+            }
             self.watch(now);
         }
+        self.settle(sites);
+    }
+
+    /// Tells sites that the present attempt is complete.
+    pub(super) fn settle(&mut self, sites: impl IntoIterator<Item = SiteId>) {
+        let id = self.attempt_id(self.record.last_attempt);
         for site in sites {
             self.ask(site, Purpose::Settle, SiteRequest::Settle(id.clone()));
         }

@@ -191,7 +191,7 @@ impl Negotiation {
                 negotiation.begin(now);
             }
             State::Confirming { .. } => negotiation.ask_to_confirm(now),
-            State::Reserved { .. } => negotiation.watch(now),
+            State::Reserved { .. } if !negotiation.waits_for_batch() => negotiation.watch(now),
             _ => {}
         }
         negotiation
@@ -259,7 +259,7 @@ impl Negotiation {
             Event::Check if !self.watch.is_asking() => self.watch_now(now),
             Event::Check => {}
             Event::AllHeld => self.on_all_held(now),
-            Event::BatchReserved => self.on_batch_reserved(),
+            Event::BatchReserved => self.on_batch_reserved(now),
             Event::BatchFailed(detail) => self.on_batch_failed(now, detail),
             Event::TakenOver { by, authorization } => self.on_taken_over(now, &by, &authorization),
         }

@@ -220,6 +220,10 @@ impl RequestRecord {
         let is_open = taken_over.is_some() && !is_closed && !self.unacknowledged.is_empty();
         match &self.decision {
             Decision::Commit { attempt, .. } if *attempt == number => AttemptStatus::Pending,
+            // Another request of its batch may yet end, and this one with it.
+            Decision::Reserved { attempt, .. } if *attempt == number && self.together.is_some() => {
+                AttemptStatus::Pending
+            }
             _ if is_open && !self.commits_takeover => AttemptStatus::Pending,
             _ if !is_closed && self.bookings().contains(&(number, asker.clone())) => AttemptStatus::Confirmed,
             _ if is_left_to_another() => AttemptStatus::Unknown,

@@ -552,7 +552,7 @@ fn a_plan_that_was_handed_in_is_not_tried_again_for_more_than_earlier_attempts_h
         match run.negotiation.stage() {
             Stage::Holding(_) => assert!(is_held, "{cost}"),
             Stage::Closed { outcome: Outcome::Rejected { reason, .. }, .. } => {
-                assert_eq!((reason, is_held), (&over, false))
+                assert_eq!((reason, is_held), (&over, false));
             }
             other => panic!("{other:?}"),
         }

@@ -5,10 +5,17 @@
 //! decision over all attempts would need the same way out, since a site may lose a hold between the two phases.
 //!
 //! The coordinator keeps on disk which requests a batch ties together, from before the first is held until all are reserved. Invariant:
-//! as long as it does, none of them is reported as reserved, and the end of one ends them all.
+//! as long as it does, none of them is reported as reserved, to its user or its sites, and the end of one ends them all. One that its user
+//! lets another node take over has ended here, and lives on there by itself. Where the coordinator is gone for good between the first and
+//! the last confirmation, what all sites of a request have confirmed stays reserved until it is cancelled.
+
+use std::collections::BTreeSet;
 
 use super::{Failure, Negotiation, Outcome, State};
-use crate::time::{Millis, Now};
+use crate::{
+    ids::SiteId,
+    time::{Millis, Now},
+};
 
 /// How far a request is that is tied to the others of its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +68,6 @@ impl Negotiation {
         Some(match &self.state {
             State::Closed { .. } => Member::Ended,
             State::Reserved { .. } => Member::Reserved,
-            // A repair of what is reserved.
-            _ if self.record.reservation.is_some() => Member::Reserved,
             State::Confirming { .. } => Member::Confirming,
             State::Holding { sites, .. } if sites.values().all(super::Site::is_held) => Member::Held,
             State::Finding | State::PlanningAgain | State::BackingOff { .. } | State::Holding { .. } => {
@@ -84,11 +89,16 @@ impl Negotiation {
     }
 
     /// All of the batch is reserved: from now on it is a request as any other.
-    pub(super) fn on_batch_reserved(&mut self) {
-        if self.member() == Some(Member::Reserved) {
-            self.record.together = None;
-            self.persist(self.record.decision.clone());
+    pub(super) fn on_batch_reserved(&mut self, now: Now) {
+        let State::Reserved { plan } = &self.state else { return };
+        if self.record.together.is_none() {
+            return;
         }
+        let sites: BTreeSet<SiteId> = plan.seats.iter().map(|seat| seat.site.clone()).collect();
+        self.record.together = None;
+        self.persist(self.record.decision.clone());
+        self.watch(now);
+        self.settle(sites);
     }
 
     /// The batch is given up.

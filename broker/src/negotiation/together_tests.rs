@@ -1,10 +1,13 @@
 //! A request that is tied to the others of its batch: what waits for them, and what their end does to it.
 
 use super::{
-    tests::{Run, at, confirmed, handed_in, held, refused},
+    tests::{Run, at, confirmed, handed_in, held, refused, site},
     *,
 };
-use crate::{ids::RequestId, protocol::RefusalReason};
+use crate::{
+    ids::RequestId,
+    protocol::{AttemptStatus, RefusalReason},
+};
 
 fn tied() -> RequestRecord {
     RequestRecord { together: RequestId::new("batch").ok(), ..handed_in() }
@@ -52,11 +55,19 @@ fn it_is_confirmed_when_all_are_held_and_reported_when_all_are_reserved() {
         assert!(run.wanted().is_empty() && run.negotiation.member() == Some(Member::Confirming));
     }
     let mut run = reserved();
-    assert_eq!(run.wanted(), ["write reserved, owed 0", "Settle 1 a", "Settle 1 b"]);
+    assert_eq!(run.wanted(), ["write reserved, owed 0"], "its sites do not hear of it either");
     assert!(run.negotiation.member() == Some(Member::Reserved));
+    let status = |run: &Run| {
+        let attempt = run.negotiation.attempt_id(1);
+        run.negotiation.record().status_of(&site("e"), &attempt, &site("a"))
+    };
+    assert_eq!((status(&run), run.negotiation.poll_timeout()), (AttemptStatus::Pending, None));
+    let after_a_crash = Run::new(run.negotiation.record().clone(), true);
+    assert!(after_a_crash.wanted().is_empty() && after_a_crash.negotiation.poll_timeout().is_none());
     assert!(matches!(run.negotiation.stage(), Stage::Confirming(_)), "it is not reported: another may yet end");
     feed(&mut run, Event::BatchReserved);
-    assert_eq!(run.wanted(), ["write reserved, owed 0"]);
+    assert_eq!(run.wanted(), ["write reserved, owed 0", "Settle 1 a", "Settle 1 b"]);
+    assert_eq!(status(&run), AttemptStatus::Confirmed);
     assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)) && run.negotiation.member().is_none());
     feed(&mut run, Event::BatchFailed("late".to_owned()));
     assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)), "it is tied no longer");
@@ -72,8 +83,8 @@ fn with_its_batch_it_ends_wherever_it_is() {
 
     let mut run = reserved();
     fail(&mut run);
-    // What is reserved is released when its sites know that it was: nobody may think that it still is.
-    assert_eq!(run.wanted()[0], "write closed, owed 2");
+    // No site knows that it was reserved, so giving it back costs nothing.
+    assert_eq!(run.wanted(), ["write closed, owed 2", "Release 1 a", "Release 1 b"]);
     let after_a_crash = Run::new(run.negotiation.record().clone(), true);
     assert!(
         after_a_crash.wanted().iter().all(|wanted| wanted.starts_with("Release 1")),

@@ -125,11 +125,12 @@ fn check_host(needs: &HostNeeds<'_>, (site, host): (&SiteId, &Host), grant: &Gra
     Ok(())
 }
 
-/// As long as the host needs; with traffic at least that, since the slowest host of all decides.
+/// As long as the host needs; with traffic at least that, since the slowest host of all decides, and no longer than on the slowest that may
+/// be expected.
 fn check_length(demand: &Demand, host: &Host, grant: &Grant) -> Result<(), Denial> {
     let (asked, got) = (demand.length_on(host).0, grant.window.duration().0);
     let may_be_longer = demand.traffic().is_some() && matches!(demand.length(), Length::Work(_));
-    if asked == got || may_be_longer && asked < got {
+    if asked == got || may_be_longer && (asked..=demand.longest().0).contains(&got) {
         return Ok(());
     }
     Err(Denial::new(Rule::Duration, format!("{got} s held on host {}, the user asked for {asked} s", host.id)))

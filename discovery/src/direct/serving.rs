@@ -69,12 +69,24 @@ impl Serving {
         let is_site = request.is_some() && of_node > 0;
         // At most 32 requests.
         let tokens = if of_node > 0 { of_node as u64 } else { HEAVY_ANSWER };
-        if self.tokens.take(from, tokens, self.shared.clock.now()) {
+        if self.take_tokens(from, tokens) {
             return Ok(());
+        }
+        Err(if is_site && of_node == 1 { WireAnswer::Site(site_is_busy()) } else { WireAnswer::Busy })
+    }
+
+    /// Takes the tokens of a peer that asks to test the link: as many as for a large answer. Whether it had them.
+    pub(crate) fn admit_link_test(&mut self, from: PeerId) -> bool {
+        self.take_tokens(from, HEAVY_ANSWER)
+    }
+
+    fn take_tokens(&mut self, from: PeerId, tokens: u64) -> bool {
+        if self.tokens.take(from, tokens, self.shared.clock.now()) {
+            return true;
         }
         self.shared.count(Counter::AsksIn);
         self.shared.count(Counter::AsksInRefused);
-        Err(if is_site && of_node == 1 { WireAnswer::Site(site_is_busy()) } else { WireAnswer::Busy })
+        false
     }
 
     /// Takes a request of a site, which asks from `network`; an answer that is ready at once is handed back.

@@ -15,10 +15,10 @@ use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use libp2p::{PeerId, Stream};
 use tokio::{
     sync::{Semaphore, SemaphorePermit, mpsc, oneshot},
-    task::JoinSet,
+    task::{AbortHandle, JoinSet},
     time,
 };
-use tracing::info;
+use tracing::{debug, info};
 
 use super::{
     BYTES_MAX,
@@ -37,10 +37,8 @@ use crate::{
 
 /// How long a site may take to say whether it takes part.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Streams of others that are open; one of them is a test.
+/// Streams of others that are open, one a peer; one of them is a test.
 const OPEN_MAX: usize = 8;
-/// What to wait while another test runs.
-const TEST_MAX: Millis = Millis(30_000);
 
 /// How fast the link between this site and another is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,20 +178,26 @@ impl Links {
 
     /// Takes part in what others ask for, as far as it is allowed and their turn.
     pub(crate) async fn serve(self: Arc<Links>, mut asked: mpsc::Receiver<Asked>) {
-        let mut open = JoinSet::new();
+        let (mut tasks, mut open) = (JoinSet::new(), Vec::<(PeerId, AbortHandle)>::new());
         while let Some(Asked { peer, stream }) = asked.recv().await {
-            while open.try_join_next().is_some() {}
+            while tasks.try_join_next().is_some() {}
+            open.retain(|(_, task)| !task.is_finished());
             // Dropping a stream resets it.
-            if open.len() < OPEN_MAX {
+            if open.len() < OPEN_MAX && open.iter().all(|(of, _)| *of != peer) {
                 let links = Arc::clone(&self);
-                open.spawn(async move { links.take_part(peer, stream).await });
+                open.push((peer, tasks.spawn(async move { links.take_part(peer, stream).await })));
             }
         }
     }
 
     async fn take_part(&self, peer: PeerId, mut stream: Stream) {
         let ended = self.answer(peer, &mut stream).await;
-        info!(%peer, ?ended, "asked to test the link");
+        // Anybody may ask, and a test that begins is rare.
+        if ended == Ok(true) {
+            info!(%peer, "took part in a test of the link");
+        } else {
+            debug!(%peer, ?ended, "asked to test the link");
+        }
         if ended == Err(LinkError::Protocol)
             && let Some(site) = site_of_peer(&peer)
         {
@@ -201,10 +205,14 @@ impl Links {
         }
     }
 
-    async fn answer(&self, peer: PeerId, stream: &mut Stream) -> Result<(), LinkError> {
+    /// Whether a test was made.
+    async fn answer(&self, peer: PeerId, stream: &mut Stream) -> Result<bool, LinkError> {
         let way = self.core.shared().config.intervals.link_way;
         let mut wanted = [0; 4];
-        within(ANSWER_TIMEOUT, stream.read_exact(&mut wanted)).await?;
+        // Who is told no in any case need not say how much.
+        if self.core.shared().config.link_tests {
+            within(ANSWER_TIMEOUT, stream.read_exact(&mut wanted)).await?;
+        }
         let bytes = (u64::from(u32::from_be_bytes(wanted)) << 10).min(BYTES_MAX);
         let (answer, turn) = self.turn(peer);
         within(ANSWER_TIMEOUT, async {
@@ -212,7 +220,7 @@ impl Links {
             stream.flush().await
         })
         .await?;
-        let Some(_turn) = turn else { return within(ANSWER_TIMEOUT, stream.close()).await };
+        let Some(_turn) = turn else { return within(ANSWER_TIMEOUT, stream.close()).await.map(|()| false) };
         let free = self.core.shared().spared.grant(peer, bytes);
         let tally = within(way, receive(stream, bytes)).await?;
         drop(free);
@@ -222,6 +230,12 @@ impl Links {
             stream.close().await
         })
         .await
+        .map(|()| true)
+    }
+
+    /// How long a test lasts at most.
+    fn test_max(&self) -> Millis {
+        millis(ANSWER_TIMEOUT + 3 * self.core.shared().config.intervals.link_way)
     }
 
     /// Whether it is a peer's turn, which lasts as long as the permit.
@@ -230,7 +244,7 @@ impl Links {
             return (Answer::No, None);
         }
         let not_now = |wait: Millis| (Answer::NotNow(u16::try_from(wait.0.div_ceil(1000)).unwrap_or(u16::MAX)), None);
-        let Ok(turn) = self.one.try_acquire() else { return not_now(TEST_MAX) };
+        let Ok(turn) = self.one.try_acquire() else { return not_now(self.test_max()) };
         // What is behind the lock is valid after every single operation.
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         match turns.take(peer, self.core.shared().clock.now()) {

@@ -456,7 +456,7 @@ impl SwarmTask {
     /// Asking for tests costs as much as asking for anything else that is large.
     fn on_link_asked(&mut self, asked: link::Asked) {
         self.peers.used(&asked.peer);
-        if self.serving.admit(asked.peer, None).is_err() {
+        if !self.serving.admit_link_test(asked.peer) {
             return self.blame(asked.peer, Offence::RequestFlood);
         }
         // Without room the stream is dropped, which resets it; so is that of a peer that was disconnected since.

@@ -108,6 +108,17 @@ impl Stranger {
     }
 }
 
+/// The answer to the first wish that is read: one is not while the stream before it is being closed.
+async fn answered(stranger: &Stranger, victim: &Node) -> (Stream, [u8; 3]) {
+    let start = Instant::now();
+    loop {
+        if let Some(answered) = stranger.ask(victim, 64).await {
+            return answered;
+        }
+        assert!(start.elapsed() < DEADLINE);
+    }
+}
+
 async fn is_cut_off(mut stream: Stream) -> bool {
     let ended = tokio::time::timeout(DEADLINE, async { stream.read(&mut [0]).await.is_ok_and(|read| read > 0) });
     !ended.await.unwrap()
@@ -132,17 +143,17 @@ async fn who_asks_and_sends_too_much_or_nothing_gains_nothing() {
     let _ = stream.flush().await;
     eventually("the offence to be noted", || counter(&victim, Counter::Offences) == 1).await;
     assert!(is_cut_off(stream).await);
-    assert_eq!(greedy.ask(&victim, 64).await.unwrap().1[0], 2, "it has had its turn");
+    assert_eq!(answered(&greedy, &victim).await.1[0], 2, "it has had its turn");
 
     // One that sends nothing has the turn for its time and no longer.
     let (stream, answer) = silent.ask(&victim, 64).await.unwrap();
     assert_eq!(answer, [0; 3]);
-    assert_eq!(waits.ask(&victim, 64).await.unwrap().1, [2, 0, 30], "one test at a time");
+    assert_eq!(waits.ask(&victim, 64).await.unwrap().1, [2, 0, 11], "one test at a time");
     let site = waits.site.clone();
     assert_eq!(victim.discovery.measure_link(&site).await, Err(LinkError::Running));
     assert!(is_cut_off(stream).await);
     let start = Instant::now();
-    while waits.ask(&victim, 64).await.unwrap().1 != [0; 3] {
+    while answered(&waits, &victim).await.1 != [0; 3] {
         assert!(start.elapsed() < DEADLINE);
     }
 }

@@ -11,7 +11,7 @@ use broker::{
     host::Host,
     protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     request::MAX_NAMES,
-    resources::Amounts,
+    resources::{Amounts, ResourceName},
     tariff::Tariff,
 };
 use libp2p::Multiaddr;
@@ -104,6 +104,10 @@ pub fn check_tariff(tariff: &Tariff) -> Result<(), Invalid> {
 /// [`Invalid`] names the limit that it breaks.
 pub fn check_host(host: &Host) -> Result<(), Invalid> {
     ensure(!host.id.is_uplink(), || format!("host {}: this name stands for the site's link to others", host.id))?;
+    let (id, mbps) = (&host.id, ResourceName::mbps());
+    ensure(!host.capacity.contains_key(&mbps), || {
+        format!("host {id}: the resource {} is of the uplink", mbps.as_str())
+    })?;
     check_amounts(&host.capacity).map_err(|error| Invalid(format!("host {}: {error}", host.id)))?;
     ensure(host.attributes.len() <= MAX_NAMES, || format!("host {}: more than {MAX_NAMES} attributes", host.id))?;
     for (key, value) in &host.attributes {

@@ -65,10 +65,12 @@ impl Search<'_> {
             // A step that looks at nothing is work too.
             self.room.work += 1;
             let before = self.worth();
-            let heat = (mean / HEAT_PART) * work.saturating_sub(self.room.work).cast_signed() / work.cast_signed();
+            let left = i128::from(work.saturating_sub(self.room.work));
+            let heat = i128::from(mean / HEAT_PART) * left / i128::from(work);
             let undo = self.step();
             let after = self.worth();
-            let is_kept = after.postponed <= before.postponed && after.run_time <= before.run_time + heat;
+            let is_kept =
+                after.postponed <= before.postponed && i128::from(after.run_time) <= i128::from(before.run_time) + heat;
             if !is_kept {
                 self.undo(undo);
             } else if (after.postponed, after.run_time) < (best.0.postponed, best.0.run_time) {

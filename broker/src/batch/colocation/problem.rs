@@ -3,6 +3,8 @@
 //! Source: section 4.2 of the thesis on co-location; `formats.md`, version 2 (`scale`). Invariant: a factor is inside the job's range, and
 //! amounts and lengths are rounded up, as everywhere.
 
+use crate::{amount::Amount, scale::Factor};
+
 /// Most resources of a batch.
 pub(in crate::batch) const RESOURCES_MAX: usize = 8;
 
@@ -47,7 +49,7 @@ impl Job {
 
     /// The job at this factor.
     pub(super) fn at(&self, factor: u32) -> Sized {
-        let needs = self.needs.map(|need| (need * u64::from(factor)).div_ceil(1000));
+        let needs = self.needs.map(|need| Factor::of_thousandths(factor).amount(Amount(need)).0);
         Sized { factor, seconds: self.seconds_at(factor), needs }
     }
 
