@@ -10,6 +10,7 @@ pub mod host;
 pub mod ids;
 pub mod plan;
 pub mod request;
+mod request_document;
 mod request_error;
 pub mod resources;
 pub mod scale;

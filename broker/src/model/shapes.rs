@@ -9,7 +9,8 @@ use crate::model::{
     demand::{Demand, Length},
     ids::ShapeNumber,
     plan::{Plan, PlanOutcome, Reason, Rejection},
-    request::{RequestDocument, RequestError, checked_demand, too_many},
+    request_document::{RequestDocument, checked_demand, too_many},
+    request_error::RequestError,
     resources::Amounts,
     time::Span,
 };

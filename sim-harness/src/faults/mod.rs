@@ -23,6 +23,7 @@ mod event;
 mod figures;
 mod grid;
 mod handed_in;
+mod hearing;
 mod history;
 mod life;
 mod links;
