@@ -137,6 +137,15 @@ impl HostId {
     }
 }
 
+impl RequestId {
+    /// Whether somebody who writes `head` means this id: it begins so, and `head` has at least four characters. With fewer a slip of the
+    /// finger would often mean somebody else's.
+    #[must_use]
+    pub fn begins_with(&self, head: &str) -> bool {
+        head.chars().count() >= 4 && self.0.starts_with(head)
+    }
+}
+
 /// Which of the N seats of a request, from 0 on. A seat that replaces a lost one has its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -170,6 +179,13 @@ impl fmt::Display for ShapeNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_is_meant_by_four_characters_and_not_by_fewer() {
+        let id = RequestId::new("abcde").unwrap();
+        let meant = ["", "abc", "abcd", "abcde", "abcdef", "bcde"].map(|head| id.begins_with(head));
+        assert_eq!(meant, [false, false, true, true, false, false]);
+    }
 
     #[test]
     fn long_ids_of_sites_are_known_by_their_ends() {

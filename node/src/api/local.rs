@@ -204,7 +204,7 @@ pub async fn remove_local_work(
 ) -> Result<(Extension<About>, Json<LocalView>), Problem> {
     let found: Vec<(AttemptId, LocalView)> = {
         let ledger = state.ledger.lock();
-        let matching = ledger.local_work().filter(|booking| booking.attempt.request.as_str().starts_with(&selector));
+        let matching = ledger.local_work().filter(|booking| booking.attempt.request.begins_with(&selector));
         matching.take(2).map(|booking| (booking.attempt.clone(), LocalView::new(booking))).collect()
     };
     let mut found = found.into_iter();
@@ -238,8 +238,8 @@ pub async fn take_back_hosts(
 ) -> Result<(Extension<About>, Json<TakenBack>), Problem> {
     let mut promised = promised(&state.ledger.lock());
     let is_whole = promised.iter().any(|seat| seat.request.as_str() == selector);
-    let is_meant = |id: &str| if is_whole { id == selector } else { id.starts_with(&selector) };
-    promised.retain(|seat| is_meant(seat.request.as_str()));
+    let is_meant = |id: &RequestId| if is_whole { id.as_str() == selector } else { id.begins_with(&selector) };
+    promised.retain(|seat| is_meant(&seat.request));
     let Some(request) = promised.first().map(|seat| seat.request.clone()) else {
         let detail = format!("no host of this site is promised to a request {selector:?}");
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));

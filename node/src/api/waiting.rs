@@ -278,7 +278,7 @@ fn selected<'a>(seen: &'a [WaitingRecord], selector: &str) -> Result<Option<&'a 
     }
     let bears = |record: &WaitingRecord| record.request.id().is_some_and(|label| label.as_str() == selector);
     let waits = |record: &WaitingRecord| bears(record) && record.end.is_none();
-    let begins = |record: &WaitingRecord| record.id.as_str().starts_with(selector);
+    let begins = |record: &WaitingRecord| record.id.begins_with(selector);
     let all = |is_it: &dyn Fn(&WaitingRecord) -> bool| seen.iter().filter(|record| is_it(record)).collect::<Vec<_>>();
     let matching = [all(&waits), all(&bears), all(&begins)].into_iter().find(|some| !some.is_empty());
     match matching.unwrap_or_default().as_slice() {

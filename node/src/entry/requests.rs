@@ -357,10 +357,8 @@ impl Requests {
     /// Requests that are `wanted` and whose id begins with `head`; two at most, since no more are needed to know that there are
     /// several.
     pub fn beginning_with(&self, head: &str, wanted: impl Fn(&RequestRecord) -> bool) -> Vec<Arc<RequestHandle>> {
-        let matching = self
-            .by_id
-            .iter()
-            .filter(|entry| entry.key().as_str().starts_with(head) && wanted(&entry.snapshot.borrow().record));
+        let matching =
+            self.by_id.iter().filter(|entry| entry.key().begins_with(head) && wanted(&entry.snapshot.borrow().record));
         matching.take(2).map(|entry| entry.value().clone()).collect()
     }
 
