@@ -211,7 +211,10 @@ impl Negotiation {
                 let mut is_new = false;
                 for number in reservation.numbers_at(attempt, site) {
                     let is_lost = !seats.contains(&number);
-                    is_new |= reservation.note_seat(number, is_lost.then_some(Loss::TakenBack));
+                    // Other participants can still end what is not settled: a seat that was reported as lost stays so until then.
+                    if is_lost || is_settled {
+                        is_new |= reservation.note_seat(number, is_lost.then_some(Loss::TakenBack));
+                    }
                 }
                 self.watch.is_new |= is_new;
             }
@@ -241,7 +244,8 @@ impl Negotiation {
     /// a round in time would have told until now, so its seats count until this round's answer comes.
     fn on_late_answer(&mut self, site: &SiteId, (attempt, round): (u32, u32), answer: &Result<SiteAnswer, String>) {
         let is_awaited = self.watch.waiting.contains(&(attempt, site.clone()));
-        let Ok(SiteAnswer::Booked { seats, .. }) = answer else { return };
+        // Only of a takeover that is not committed anything is not settled: other participants can still end it.
+        let Ok(SiteAnswer::Booked { seats, is_settled: true, .. }) = answer else { return };
         if !is_awaited || round.wrapping_add(1) != self.watch.round {
             return;
         }

@@ -74,13 +74,6 @@ fn a_takeover_is_reported_when_every_site_knows_the_outcome() {
         };
         run.outputs.iter().filter_map(of).collect::<Vec<_>>()
     };
-    let acknowledged = |is_settled| match booked(true) {
-        SiteAnswer::Booked { seats, before, others, version, .. } => {
-            let (charged, receipt) = (Default::default(), None);
-            Ok(SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt })
-        }
-        other => panic!("{other:?}"),
-    };
     run.negotiation.handle(at(1), Event::Check, &mut ());
     run.drain();
     assert_eq!(steps(&run), [TakeOverStep::Prepare; 2]);
@@ -94,6 +87,44 @@ fn a_takeover_is_reported_when_every_site_knows_the_outcome() {
     assert!(matches!(run.negotiation.stage(), Stage::Confirming(_)), "b may still give its part back");
     run.inspected(3, "b", acknowledged(true));
     assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)));
+}
+
+/// The site has its part; settled once the takeover is committed there.
+fn acknowledged(is_settled: bool) -> Result<SiteAnswer, String> {
+    match booked(true) {
+        SiteAnswer::Booked { seats, before, others, version, .. } => {
+            let (charged, receipt) = (Default::default(), None);
+            Ok(SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt })
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_seat_reported_as_lost_counts_again_only_when_its_site_has_settled_it() {
+    for is_settled in [false, true] {
+        let parts = [told("a", "gone", 1, &["a", "b"], 750), told("b", "gone", 1, &["a", "b"], 750)];
+        let mut run = Run::new(super::tests::record().take_over(&heard(&parts)).unwrap(), true);
+        let mut due = 0;
+        while run.lost() == 0 {
+            due = run.wake();
+            if run.negotiation.watch.is_asking() {
+                run.inspected(due, "b", acknowledged(run.negotiation.record().commits_takeover));
+            }
+        }
+        run.find_at(due, &["b"]);
+        let round = run.negotiation.watch.round;
+        while run.negotiation.watch.round == round {
+            due = run.wake();
+        }
+        // The answer to the question before: another participant can still end what is not settled.
+        let (attempt, _) = run.negotiation.bookings().iter().find(|(_, at)| *at == site("a")).cloned().unwrap();
+        let (purpose, answer) = (Purpose::Inspect(round), acknowledged(is_settled));
+        run.negotiation.handle(at(due), Event::Answer { site: site("a"), attempt, purpose, answer }, &mut ());
+        assert_eq!(run.lost(), usize::from(!is_settled));
+        run.inspected(due, "a", acknowledged(is_settled));
+        assert_eq!(run.lost(), usize::from(!is_settled), "the answer to the present one");
+    }
 }
 
 #[test]
