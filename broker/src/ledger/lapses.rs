@@ -10,8 +10,6 @@ use crate::{
     trust::{Denial, Rule},
 };
 
-/// One lapse is forgiven in this time.
-const FORGIVEN_IN: Millis = Millis(60_000);
 /// A hold that was released later than this was as much in the way as one that lapsed.
 const RELEASED_LATE: Millis = Millis(5_000);
 /// The longest lease is halved with every so many lapses.
@@ -29,17 +27,21 @@ const PARTIES_MAX: usize = 4_096;
 /// halves the lease once.
 const BURST: Millis = Millis(1_000);
 
-/// The lapses of each party, until all of them are forgiven; with when the last burst began, and how many were counted in it.
+/// The lapses of each party.
 #[derive(Debug)]
-pub(super) struct Lapses(Expiring<Party, Millis, (Millis, u64)>);
-
-impl Default for Lapses {
-    fn default() -> Lapses {
-        Lapses(Expiring::new(PARTIES_MAX))
-    }
+pub(super) struct Lapses {
+    /// In this time one lapse is forgiven.
+    forgiven_in: Millis,
+    /// Until all lapses of a party are forgiven; with when the last burst began, and how many were counted in it.
+    parties: Expiring<Party, Millis, (Millis, u64)>,
 }
 
 impl Lapses {
+    /// Nobody has let a hold lapse yet.
+    pub(super) fn new(forgiven_in: Millis) -> Lapses {
+        Lapses { forgiven_in: Millis(forgiven_in.0.max(1)), parties: Expiring::new(PARTIES_MAX) }
+    }
+
     /// Counts the booking that is given back if it is a hold that was in the way of others for nothing.
     pub(super) fn note_end(&mut self, now: Millis, booking: &Booking) {
         let BookingState::Held { since, deadline } = booking.state else { return };
@@ -47,12 +49,12 @@ impl Lapses {
             return;
         }
         for party in Party::nodes(&booking.attempt.entry_point, booking.network.as_ref()) {
-            let (began, counted) = self.0.get(&party).copied().unwrap_or((now, 0));
+            let (began, counted) = self.parties.get(&party).copied().unwrap_or((now, 0));
             let (began, counted) = if now - began < BURST { (began, counted) } else { (now, 0) };
             if counted < HALVED_EVERY {
-                let forgiven = self.0.until(&party).unwrap_or(now).max(now) + FORGIVEN_IN;
-                let most = now + Millis(LAPSES_MAX * FORGIVEN_IN.0);
-                self.0.insert(party, forgiven.min(most), (began, counted + 1));
+                let forgiven = self.parties.until(&party).unwrap_or(now).max(now) + self.forgiven_in;
+                let most = now + Millis(LAPSES_MAX * self.forgiven_in.0);
+                self.parties.insert(party, forgiven.min(most), (began, counted + 1));
             }
         }
     }
@@ -64,12 +66,12 @@ impl Lapses {
     pub(super) fn lease(&self, now: Millis, node: &SiteId, network: Option<&Network>) -> Result<Millis, Denial> {
         let mut longest = Millis(u64::MAX);
         for party in Party::nodes(node, network) {
-            let Some(forgiven) = self.0.until(&party).filter(|forgiven| *forgiven > now) else { continue };
-            let lapses = (forgiven - now).0.div_ceil(FORGIVEN_IN.0);
+            let Some(forgiven) = self.parties.until(&party).filter(|forgiven| *forgiven > now) else { continue };
+            let lapses = (forgiven - now).0.div_ceil(self.forgiven_in.0);
             // One node of a network must not keep all the others out.
             let is_node = matches!(party, Party::Node(_));
             if is_node && lapses >= REFUSED_FROM {
-                let wait_s = (lapses - REFUSED_FROM + 1) * FORGIVEN_IN.0 / 1000;
+                let wait_s = (lapses - REFUSED_FROM + 1) * self.forgiven_in.0 / 1000;
                 let detail = format!("{lapses} holds of {party} were never confirmed; try again in {wait_s} s");
                 return Err(Denial::new(Rule::LapsedHolds, detail));
             }
@@ -83,6 +85,6 @@ impl Lapses {
 
     /// Forgets who has been forgiven.
     pub(super) fn forget(&mut self, now: Millis) {
-        while self.0.pop_due(now).is_some() {}
+        while self.parties.pop_due(now).is_some() {}
     }
 }

@@ -21,6 +21,8 @@ pub struct LedgerLimits {
     pub tombstone_life: Millis,
     /// Most ended attempts remembered.
     pub max_tombstones: usize,
+    /// In this time one lapse of a node or a network is forgiven.
+    pub lapse_forgiven_in: Millis,
 }
 
 impl Default for LedgerLimits {
@@ -34,6 +36,7 @@ impl Default for LedgerLimits {
             outcome_wait: Millis(15_000),
             tombstone_life: Millis(180_000),
             max_tombstones: 100_000,
+            lapse_forgiven_in: Millis(60_000),
         }
     }
 }

@@ -58,6 +58,7 @@ impl<B: Books> Ledger<B> {
         let charged = Expiring::new(limits.max_tombstones);
         let spent = Expiring::new(limits.max_tombstones);
         let terms = Terms::new(limits.max_tombstones);
+        let lapses = Lapses::new(limits.lapse_forgiven_in);
         let mut ledger = Ledger {
             site,
             limits,
@@ -71,7 +72,7 @@ impl<B: Books> Ledger<B> {
             held_by: BTreeMap::new(),
             accounts: Accounts::default(),
             shares,
-            lapses: Lapses::default(),
+            lapses,
             tombstones,
             evicted,
             gone,

@@ -97,6 +97,8 @@ pub enum Canary {
     DrainForgotten,
     /// Sites heed no shares when they hold for a repair.
     RepairForgetsShare,
+    /// Sites forgive at once that holds have lapsed.
+    LapsesForgiven,
     /// What nodes of one network have is counted as if each had a network of its own.
     NetworkNotCounted,
     /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.

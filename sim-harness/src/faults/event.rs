@@ -41,6 +41,8 @@ pub enum Event {
     TakeOver { number: u64, only_if_gone: bool },
     /// The attacker tries to take over a request that it has seen.
     Steal { node: usize, to: usize, attempt: AttemptId, authorization: Arc<Authorization> },
+    /// A node asks for a hold that it will not confirm.
+    Hoard { node: usize, site: usize, number: u64 },
     /// The faults end.
     Heal,
     /// From time to time: has everything settled?

@@ -65,6 +65,10 @@ figures! {
     refused_draining: "refused where drained",
     /// Holds refused for the share of a user, a node or a network.
     refused_share: "refused for a share",
+    /// Holds of a node that confirms none.
+    hoarded: "hoarded",
+    /// Holds refused since others of the same node have lapsed.
+    refused_lapses: "refused for lapses",
     /// Times that a user learned that hosts are lost.
     degraded: "degraded",
     /// Times that a user learned that a reservation is whole again, at the same start.
@@ -114,6 +118,7 @@ impl Figures {
     pub fn note_refusal(&mut self, answer: &SiteAnswer) {
         let SiteAnswer::Refused(Refusal { reason: RefusalReason::NotAllowed(denial), .. }) = answer else { return };
         self.refused_draining += u64::from(denial.rule == Rule::Draining);
+        self.refused_lapses += u64::from(denial.rule == Rule::LapsedHolds);
         self.refused_share += u64::from(matches!(denial.rule, Rule::SiteShare | Rule::UserShare));
     }
 

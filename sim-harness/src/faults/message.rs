@@ -27,6 +27,8 @@ pub enum Question {
     Eviction { request: RequestId, attempts: Vec<AttemptId> },
     /// An attacker asked for what it has no right to.
     Attack(AttemptId),
+    /// A node asked for a hold that it will not confirm.
+    Hoard(AttemptId),
 }
 
 impl Question {
@@ -36,7 +38,9 @@ impl Question {
             Question::Negotiation { request, .. }
             | Question::Lookup { request, .. }
             | Question::Eviction { request, .. } => request,
-            Question::Inquiry { attempt, .. } | Question::Attack(attempt) => &attempt.request,
+            Question::Inquiry { attempt, .. } | Question::Attack(attempt) | Question::Hoard(attempt) => {
+                &attempt.request
+            }
         }
     }
 }
@@ -124,6 +128,7 @@ impl fmt::Display for Message {
                     }
                     Question::Lookup { .. } => f.write_str("answer to look-up: ")?,
                     Question::Attack(_) => f.write_str("answer to the attacker: ")?,
+                    Question::Hoard(_) => f.write_str("answer to the hoarder: ")?,
                     Question::Eviction { .. } => f.write_str("answer to the owner: ")?,
                     Question::Inquiry { attempt, .. } => write!(f, "answer about #{}: ", attempt.attempt)?,
                 }

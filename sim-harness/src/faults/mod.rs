@@ -25,6 +25,7 @@ mod grid;
 mod handed_in;
 mod hearing;
 mod history;
+mod hoards;
 mod life;
 mod links;
 mod lookup;

@@ -15,14 +15,16 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    batches::Batches, canary::Canary, demands::Demands, drains::Drains, links::Links, money::Money, shapes::Shapes,
-    shares::Shares,
+    batches::Batches, canary::Canary, demands::Demands, drains::Drains, hoards::Hoards, links::Links, money::Money,
+    shapes::Shapes, shares::Shares,
 };
 
 /// How long sites remember an attempt that is over.
 pub const TOMBSTONE_LIFE: Millis = Millis(40_000);
 /// Longest hold, whoever asks.
 const HOLD_MAX: Millis = Millis(12_000);
+/// In this time a site forgives one lapse.
+pub const LAPSE_FORGIVEN_IN: Millis = Millis(60_000);
 /// Virtual time after the healing within which everything must have settled: the longest wait between two questions
 /// for an outcome (96 s) and between two releases (60 s); each may meet one last message from before the healing.
 pub const SETTLE_WITHIN_MS: u64 = 300_000;
@@ -139,6 +141,8 @@ pub struct Options {
     pub drains: Option<Drains>,
     /// What one user, node or network may have of a site.
     pub shares: Option<Shares>,
+    /// A node that holds and never confirms.
+    pub hoards: Option<Hoards>,
     /// One of so many users hands a plan in that another node has made; none without.
     pub handed_in_every: Option<u64>,
 }
@@ -214,6 +218,7 @@ impl Options {
             batches: None,
             drains: None,
             shares: None,
+            hoards: None,
             handed_in_every: None,
         }
     }
@@ -264,6 +269,7 @@ impl Options {
             tombstone_life: TOMBSTONE_LIFE,
             max_tombstones: if canary == Some(Canary::NoTombstones) { 1 } else { 10_000 },
             farthest_future: Span(7 * 86_400),
+            lapse_forgiven_in: if canary == Some(Canary::LapsesForgiven) { Millis(1) } else { LAPSE_FORGIVEN_IN },
             ..LedgerLimits::default()
         }
     }

@@ -19,6 +19,7 @@ use super::{
     drains::Drains,
     event::{Event, NodeEvent},
     grid::Grid,
+    hoards::{self, Hoards},
     life,
     links::Links,
     losses::{self, Fates},
@@ -53,6 +54,8 @@ const BATCHES: u64 = 0x0ba7_c4e5_5eed;
 const DRAINS: u64 = 0x0d2a_17e5_5eed;
 /// With this the seed of a run becomes that of its generator of shares.
 const SHARES: u64 = 0x5ba2_e500_5eed;
+/// With this the seed of a run becomes that of its generators of a hoarder.
+const HOARDS: u64 = 0x0a0a_2d00_5eed;
 /// One seed in so many has such users.
 const WANDERING_EVERY: u64 = 16;
 /// From this seed on half of the seeds with losses have them, and half lose coordinators for good; and some users of all seeds hand
@@ -72,6 +75,8 @@ pub const LINKED_FROM: u64 = 3 * PRICED_FROM;
 pub const TIED_FROM: u64 = 4 * PRICED_FROM;
 /// From this seed on owners empty sites, and limit what one user, node or network may have, each in half of the seeds.
 pub const DRAINED_FROM: u64 = 5 * PRICED_FROM;
+/// From this seed on a node holds and never confirms, in a third of the seeds.
+pub const HOARDED_FROM: u64 = 10 * PRICED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -117,6 +122,7 @@ impl Trial {
         options.batches.iter_mut().for_each(|batches| batches.has_tied = seed >= TIED_FROM);
         options.drains = (seed >= DRAINED_FROM).then(|| Drains::draw(seed ^ DRAINS)).flatten();
         options.shares = (seed >= DRAINED_FROM).then(|| Shares::draw(seed ^ SHARES)).flatten();
+        options.hoards = (seed >= HOARDED_FROM).then(|| Hoards::draw(seed ^ HOARDS)).flatten();
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
             aims.draw(&mut options);
@@ -142,6 +148,7 @@ impl Trial {
             batch_plans::plan_ahead(&batches, grid);
         }
         owners::plan_drains(grid);
+        hoards::plan(grid);
         fates.plan(grid);
         if let Some(aims) = &aims {
             aims.plan(grid);
@@ -217,6 +224,7 @@ impl Trial {
             Event::Submit { number } => self.submit(number),
             Event::SubmitBatch { batch } => self.submit_batch(batch),
             Event::Cancel { number } => self.world.cancel(number),
+            Event::Hoard { node, site, number } => hoards::hold(grid, (node, site), number),
             Event::Heal => self.heal(),
             Event::Look => self.look(),
         }

@@ -15,7 +15,7 @@ use broker::{
     time::Now,
 };
 
-use super::{names, node::Node};
+use super::{checks::Lapses, names, node::Node};
 use crate::engine::SiteLedger;
 
 /// What was really so in a run.
@@ -33,6 +33,8 @@ pub struct Truth {
     standing: BTreeMap<usize, BTreeMap<AttemptId, Vec<Grant>>>,
     /// Attempts that the ledger of a site had a booking of.
     seen: BTreeSet<(usize, AttemptId)>,
+    /// What lapsed at each site.
+    lapses: BTreeMap<usize, Lapses>,
 }
 
 impl Truth {
@@ -110,6 +112,16 @@ impl Truth {
     /// Notes that it has one.
     pub fn note_seen(&mut self, site: usize, attempt: AttemptId) {
         self.seen.insert((site, attempt));
+    }
+
+    /// What lapsed at a site; whoever takes it gives it back.
+    pub fn take_lapses(&mut self, site: usize) -> Lapses {
+        self.lapses.remove(&site).unwrap_or_default()
+    }
+
+    /// Keeps it.
+    pub fn keep_lapses(&mut self, site: usize, lapses: Lapses) {
+        self.lapses.insert(site, lapses);
     }
 
     /// Notes that the owner of a site begins to empty it, where this is promised; without it, that this is over.

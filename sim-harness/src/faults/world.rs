@@ -448,8 +448,8 @@ impl World {
                     self.looked_up(node, request, *name);
                 }
             }
-            // An owner asks its own node, without a message.
-            Question::Eviction { .. } => {}
+            // An owner asks its own node, without a message; a hoarder leaves it at that.
+            Question::Eviction { .. } | Question::Hoard(_) => {}
             Question::Attack(attempt) => attacker::receive_spoils(&mut self.grid, node, from, attempt, &answer),
             Question::Inquiry { attempt, round, run } => {
                 if *run == self.grid.nodes[node].run {

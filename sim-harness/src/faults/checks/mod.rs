@@ -7,6 +7,7 @@ mod capacity;
 mod covered;
 mod drains;
 mod durable;
+mod lapses;
 mod links;
 mod lost;
 mod money;
@@ -22,6 +23,7 @@ use broker::{ids::RequestId, ledger::Booking, protocol::AttemptId, time::Time};
 
 pub use self::{
     durable::check_reported,
+    lapses::Lapses,
     links::over_links,
     lost::{check_dropped, check_news},
     money::check_dues,
@@ -67,9 +69,11 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
     check_taken_back(grid, node);
 }
 
-/// What is in a ledger for the first time: at its price, within shares, and not where the site is being emptied.
+/// What is in a ledger for the first time: at its price, within shares, not where the site is being emptied, nor for a node whose
+/// holds lapse.
 fn check_new(grid: &mut Grid, node: usize) {
     drains::check_ledger(grid, node);
+    lapses::check_ledger(grid, node);
     if grid.options.money.is_none() && grid.options.shares.is_none() {
         return;
     }
