@@ -2,15 +2,15 @@
 
 use super::{
     guard_tests::booked,
-    tests::{Run, at, confirmed, held, record, site, version},
+    tests::{Run, at, confirmed, held, record, site, told, version},
     *,
 };
 use crate::{
     amount::Amount,
     host::{Host, Speed},
-    ids::{HostId, SeatNumber},
-    plan::{CutCounts, Place, Reason},
-    protocol::{FoundBooking, Grant, HostState, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    ids::HostId,
+    plan::{CutCounts, Reason},
+    protocol::{FoundBooking, HostState, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::{Amounts, ResourceName},
     schedule::Schedule,
@@ -163,21 +163,7 @@ fn a_replacement_is_fast_enough_and_its_link_bears_it() {
 
 #[test]
 fn a_node_that_takes_over_keeps_only_seats_that_end_together() {
-    let told = |from: &str, seat: u32, seconds: i64| {
-        let record = asked("");
-        let statement = std::sync::Arc::new(record.authorization.unwrap().request);
-        let grant = Grant {
-            seat: SeatNumber(seat),
-            place: Place::Host(HostId::new("h").unwrap()),
-            window: Window { start: Time(30_000), end: Time(30_000 + seconds) },
-            amounts: Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(700))]),
-            agreed: Default::default(),
-        };
-        let attempt = AttemptId { entry_point: site("gone"), request: record.id, attempt: 2 };
-        let participants = vec![site("a"), site("b")];
-        let shape = Default::default();
-        (site(from), FoundBooking { attempt, shape, grants: vec![grant], participants, statement })
-    };
+    let told = |from, seat, seconds| told(asked(""), from, 2, (0, seconds), seat);
     let taken = |parts: &[(SiteId, FoundBooking)]| {
         let heard = LookupAnswers { parts: parts.to_vec(), ..LookupAnswers::default() };
         asked("").take_over(&heard).unwrap().reservation.unwrap().plan

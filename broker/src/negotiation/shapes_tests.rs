@@ -1,14 +1,13 @@
 //! Requests with shapes at their coordinator: one is chosen, its sites hear which, and all that follows is of that one.
 
 use super::{
-    tests::{Run, at, confirmed, held, record, site, version},
+    tests::{Run, at, confirmed, held, record, site, told, version},
     *,
 };
 use crate::{
     amount::Amount,
     ids::{HostId, SeatNumber, ShapeNumber},
-    plan::Place,
-    protocol::{FoundBooking, Grant, HoldRequest, HostState, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{FoundBooking, HoldRequest, HostState, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::{Amounts, ResourceName},
     schedule::Schedule,
@@ -151,29 +150,9 @@ fn what_is_lost_is_replaced_as_of_the_shape_that_is_reserved() {
     }
 }
 
-/// A site reports a seat of a shape.
-fn told(from: &str, attempt: u32, (shape, seconds): (u32, i64), seat: u32) -> (SiteId, FoundBooking) {
-    let record = asked("");
-    let statement = std::sync::Arc::new(record.authorization.unwrap().request);
-    let grant = Grant {
-        seat: SeatNumber(seat),
-        place: Place::Host(HostId::new("h").unwrap()),
-        window: Window { start: Time(30_000), end: Time(30_000 + seconds) },
-        amounts: Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(700))]),
-        agreed: Default::default(),
-    };
-    let part = FoundBooking {
-        attempt: AttemptId { entry_point: site("gone"), request: record.id, attempt },
-        shape: ShapeNumber(shape),
-        grants: vec![grant],
-        participants: vec![site("a"), site("b"), site("c")],
-        statement,
-    };
-    (site(from), part)
-}
-
 #[test]
 fn a_node_that_takes_over_goes_on_with_the_shape_that_sites_have() {
+    let told = |from, attempt, shape, seat| told(asked(""), from, attempt, shape, seat);
     let taken = |parts: &[(SiteId, FoundBooking)]| {
         let heard = LookupAnswers { parts: parts.to_vec(), ..LookupAnswers::default() };
         let record = asked("").take_over(&heard)?;
@@ -200,7 +179,7 @@ fn a_node_that_takes_over_goes_on_with_the_shape_that_sites_have() {
 
 #[test]
 fn what_was_taken_over_is_made_whole_as_of_its_shape() {
-    let parts = vec![told("a", 2, (1, 40), 0), told("b", 2, (1, 40), 1)];
+    let parts = [("a", 0), ("b", 1)].map(|(from, seat)| told(asked(""), from, 2, (1, 40), seat)).to_vec();
     let heard = LookupAnswers { parts, ..LookupAnswers::default() };
     let mut run = Run::new(asked("").take_over(&heard).unwrap(), true);
     run.negotiation.handle(at(1), Event::Check, &mut ());

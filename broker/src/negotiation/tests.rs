@@ -8,9 +8,11 @@ use crate::{
     amount::Amount,
     cost::Cost,
     host::Host,
-    ids::{HostId, RequestId},
-    plan::{CutCounts, Reason},
-    protocol::{AttemptStatus, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    ids::{HostId, RequestId, SeatNumber, ShapeNumber},
+    plan::{CutCounts, Place, Reason},
+    protocol::{
+        AttemptStatus, FoundBooking, Grant, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest,
+    },
     request::Request,
     resources::{Amounts, ResourceName},
     schedule::Schedule,
@@ -37,6 +39,32 @@ pub(super) fn record() -> RequestRecord {
     let id = RequestId::new("r").unwrap();
     let authorization = trust::testing::authorize(1, &site("e"), &id, &request);
     RequestRecord::arrived(id, "ada".to_owned(), request, authorization, 0, (Time(5_000), Time(9_000)))
+}
+
+/// A site reports a seat of an attempt that another site has begun: its shape, how long it lasts, and its number.
+pub(super) fn told(
+    record: RequestRecord,
+    from: &str,
+    attempt: u32,
+    (shape, seconds): (u32, i64),
+    seat: u32,
+) -> (SiteId, FoundBooking) {
+    let statement = std::sync::Arc::new(record.authorization.unwrap().request);
+    let grant = Grant {
+        seat: SeatNumber(seat),
+        place: Place::Host(HostId::new("h").unwrap()),
+        window: Window { start: Time(30_000), end: Time(30_000 + seconds) },
+        amounts: Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(700))]),
+        agreed: Default::default(),
+    };
+    let part = FoundBooking {
+        attempt: AttemptId { entry_point: site("gone"), request: record.id, attempt },
+        shape: ShapeNumber(shape),
+        grants: vec![grant],
+        participants: vec![site("a"), site("b"), site("c")],
+        statement,
+    };
+    (site(from), part)
 }
 
 /// A negotiation and everything that it has wanted done so far.

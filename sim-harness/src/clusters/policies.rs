@@ -6,38 +6,29 @@
 
 use std::{cmp::Reverse, collections::VecDeque};
 
+use broker::batch::Order;
+
 use super::world::{Cluster, Counts, Job, Policy, State, descending};
 
-/// The order of the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    Fcfs,
-    Sjf,
-    Bjf,
-    Fpfs,
-    Spt,
-    Lpt,
+/// The orders of the source; the others need deadlines, or several resources.
+pub(crate) const ORDERS: [Order; 6] = [Order::Fcfs, Order::Sjf, Order::Bjf, Order::Fpfs, Order::Spt, Order::Lpt];
+
+/// An order's name as in the source.
+pub(crate) fn order_name(order: Order) -> String {
+    Order::ALL.iter().find(|(_, known)| *known == order).map(|(name, _)| name.to_uppercase()).unwrap_or_default()
 }
 
-impl Order {
-    pub(crate) const ALL: [Order; 6] = [Order::Fcfs, Order::Sjf, Order::Bjf, Order::Fpfs, Order::Spt, Order::Lpt];
-
-    pub(crate) fn name(self) -> &'static str {
-        ["FCFS", "SJF", "BJF", "FPFS", "SPT", "LPT"][self as usize]
+/// The queue in an order; it comes in the order of arrival. Hosts are all that a job demands, and none has a deadline.
+fn sorted(order: Order, waiting: &[usize], jobs: &[Job]) -> Vec<usize> {
+    let mut sorted = waiting.to_vec();
+    match order {
+        Order::Fcfs | Order::Fpfs | Order::Edf => {}
+        Order::Sjf => sorted.sort_by_key(|job| jobs[*job].tasks),
+        Order::Bjf | Order::Hdf => sorted.sort_by_key(|job| Reverse(jobs[*job].tasks)),
+        Order::Spt => sorted.sort_by(|a, b| jobs[*a].base.total_cmp(&jobs[*b].base)),
+        Order::Lpt => sorted.sort_by(|a, b| descending(jobs[*a].base, jobs[*b].base)),
     }
-
-    /// The queue in this order; it comes in the order of arrival.
-    fn sorted(self, waiting: &[usize], jobs: &[Job]) -> Vec<usize> {
-        let mut sorted = waiting.to_vec();
-        match self {
-            Order::Fcfs | Order::Fpfs => {}
-            Order::Sjf => sorted.sort_by_key(|job| jobs[*job].tasks),
-            Order::Bjf => sorted.sort_by_key(|job| Reverse(jobs[*job].tasks)),
-            Order::Spt => sorted.sort_by(|a, b| jobs[*a].base.total_cmp(&jobs[*b].base)),
-            Order::Lpt => sorted.sort_by(|a, b| descending(jobs[*a].base, jobs[*b].base)),
-        }
-        sorted
-    }
+    sorted
 }
 
 /// How a job by itself gets its hosts.
@@ -59,7 +50,7 @@ impl Policy for OneByOne {
     fn next(&mut self, waiting: &[usize], state: &State) -> Option<(usize, Counts)> {
         let looked_at = if self.order == Order::Fpfs { usize::MAX } else { 1 };
         let free = state.free();
-        self.order.sorted(waiting, state.jobs).into_iter().take(looked_at).find_map(|job| {
+        sorted(self.order, waiting, state.jobs).into_iter().take(looked_at).find_map(|job| {
             let counts = match self.placement {
                 Placement::Fastest => fastest(&state.jobs[job], &free, state.clusters),
                 Placement::Chunk => chunk(&state.jobs[job], &free, state.clusters),
@@ -86,7 +77,8 @@ fn filled(mut tasks: u32, order: &[usize], free: &[u32]) -> Option<Counts> {
     (tasks == 0).then_some(counts)
 }
 
-fn fastest(job: &Job, free: &[u32], clusters: &[Cluster]) -> Option<Counts> {
+/// The fastest free hosts, whatever the links; none when there are too few.
+pub(crate) fn fastest(job: &Job, free: &[u32], clusters: &[Cluster]) -> Option<Counts> {
     filled(job.tasks, &by_power(clusters), free)
 }
 
@@ -125,7 +117,7 @@ impl Policy for Packages {
     fn next(&mut self, waiting: &[usize], state: &State) -> Option<(usize, Counts)> {
         if self.planned.is_empty() {
             let mut room: u32 = state.free().iter().sum();
-            let mut package = self.order.sorted(waiting, state.jobs);
+            let mut package = sorted(self.order, waiting, state.jobs);
             let mut is_closed = false;
             package.retain(|job| {
                 let tasks = state.jobs[*job].tasks;
@@ -142,7 +134,7 @@ impl Policy for Packages {
             }
             // What the links do not bear even alone would wait for ever.
             if self.planned.is_empty() && state.running.is_empty() {
-                let first = self.order.sorted(waiting, state.jobs).into_iter().next()?;
+                let first = sorted(self.order, waiting, state.jobs).into_iter().next()?;
                 return Some((first, fastest(&state.jobs[first], &state.free(), state.clusters)?));
             }
         }

@@ -74,6 +74,8 @@ pub(crate) struct Running {
 /// What runs where.
 #[derive(Debug)]
 pub(crate) struct State<'a> {
+    /// The time, in seconds.
+    pub(crate) now: f64,
     pub(crate) clusters: &'a [Cluster],
     pub(crate) jobs: &'a [Job],
     pub(crate) running: Vec<Running>,
@@ -92,7 +94,17 @@ pub(crate) struct Fault {
     pub(crate) until: f64,
 }
 
-impl State<'_> {
+impl<'a> State<'a> {
+    /// Nothing runs, and all hosts work.
+    pub(crate) fn empty(clusters: &'a [Cluster], jobs: &'a [Job]) -> State<'a> {
+        State { now: 0.0, clusters, jobs, running: Vec::new(), failed: vec![0; clusters.len()] }
+    }
+
+    /// How long a job still runs where no link is saturated, in seconds.
+    pub(crate) fn seconds_left(&self, running: &Running) -> f64 {
+        running.left * self.jobs[running.job].time(&running.counts, self.clusters)
+    }
+
     /// Free hosts of each cluster.
     pub(crate) fn free(&self) -> Counts {
         let taken = |at: usize| self.running.iter().map(|running| running.counts[at]).sum::<u32>();
@@ -137,12 +149,12 @@ pub(crate) trait Policy {
 }
 
 /// What became of a job.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Ended {
     pub(crate) job: usize,
     pub(crate) start: f64,
     pub(crate) end: f64,
-    pub(crate) is_spread: bool,
+    pub(crate) counts: Counts,
     pub(crate) was_saturated: bool,
     /// How often a host of it failed.
     pub(crate) restarts: u32,
@@ -160,12 +172,13 @@ pub(crate) fn simulate_with(
     faults: impl Iterator<Item = Fault>,
     policy: &mut (impl Policy + ?Sized),
 ) -> Vec<Ended> {
-    let mut state = State { clusters, jobs, running: Vec::new(), failed: vec![0; clusters.len()] };
-    let (mut now, mut arrived, mut faults) = (0.0, 0, faults.peekable());
+    let mut state = State::empty(clusters, jobs);
+    let (mut arrived, mut faults) = (0, faults.peekable());
     let (mut waiting, mut ended) = (Vec::new(), Vec::with_capacity(jobs.len()));
     // Failed hosts, and how often each job lost one.
     let (mut repairs, mut restarts) = (Vec::<(f64, usize)>::new(), vec![0; jobs.len()]);
     loop {
+        let now = state.now;
         repairs.retain(|(until, cluster)| {
             let is_over = *until <= now;
             state.failed[*cluster] -= u32::from(is_over);
@@ -201,14 +214,20 @@ pub(crate) fn simulate_with(
             running.left -= (next - now) * rate;
             running.was_saturated |= is_saturated;
         }
-        now = next;
+        state.now = next;
         // What is left after rounding is done.
         state.running.retain(|Running { job, counts, left, start, was_saturated }| {
             let is_over = *left <= 1e-9;
             if is_over {
-                let (is_spread, was_saturated) = (is_spread(counts), *was_saturated);
-                let restarts = restarts[*job];
-                ended.push(Ended { job: *job, start: *start, end: now, is_spread, was_saturated, restarts });
+                let (counts, was_saturated) = (counts.clone(), *was_saturated);
+                ended.push(Ended {
+                    job: *job,
+                    start: *start,
+                    end: next,
+                    counts,
+                    was_saturated,
+                    restarts: restarts[*job],
+                });
             }
             !is_over
         });
@@ -248,7 +267,7 @@ impl Figures {
             execution: mean(&|ended| ended.end - ended.start),
             slowdown: mean(&|ended| (ended.end - ended.start) / jobs[ended.job].base - 1.0),
             compaction: used / (makespan * f64::from(hosts)).max(f64::MIN_POSITIVE),
-            spread: mean(&|ended| f64::from(u8::from(ended.is_spread))),
+            spread: mean(&|ended| f64::from(u8::from(is_spread(&ended.counts)))),
             saturated: mean(&|ended| f64::from(u8::from(ended.was_saturated))),
             restarted: mean(&|ended| f64::from(u8::from(ended.restarts > 0))),
         }
@@ -267,6 +286,11 @@ impl Figures {
             saturated: of(|run| run.saturated),
             restarted: of(|run| run.restarted),
         }
+    }
+
+    /// Jobs an hour, of so many.
+    pub(crate) fn throughput(&self, jobs: usize) -> f64 {
+        3600.0 * jobs as f64 / self.makespan.max(f64::MIN_POSITIVE)
     }
 
     /// Mean time from arrival to end, in seconds.

@@ -33,8 +33,8 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub rules: Rules,
     /// Jobs span clusters: each cluster of the machines file is behind an uplink of so many Mbit/s, hosts differ in speed, and a task has
-    /// a host of its own. Policies: mesd, cbs, jpr, pas-ORDER, and the orders fcfs, sjf, bjf, fpfs, spt and lpt.
-    #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["synthetic", "jobs_csv", "report", "growth"])]
+    /// a host of its own. Policies: oas, mesd, cbs, jpr, pas-ORDER, and the orders fcfs, sjf, bjf, fpfs, spt and lpt.
+    #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["synthetic", "jobs_csv", "growth"])]
     pub uplink_mbps: Option<u32>,
     #[command(flatten)]
     pub spanning: Spanning,

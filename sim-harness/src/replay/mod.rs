@@ -16,7 +16,8 @@ mod page;
 mod policy;
 pub mod record;
 mod series;
-mod spanning;
+pub(crate) mod spanning;
+mod spanning_page;
 mod synthetic;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 //! Invariant: the means are exact; a piece's mean times its length, summed over the pieces, is the total over all jobs.
 
 use super::{engine::Run, job::Job, metrics::last_end_s};
+use crate::clusters::usage::add;
 
 /// Pieces of a series.
 pub const PIECES: usize = 360;
@@ -30,12 +31,5 @@ impl Series {
             add(&mut series.processors, start, end, job.known.shape.processors() as f64);
         }
         series
-    }
-}
-
-/// Adds a value that holds between two places, counted in pieces.
-fn add(means: &mut [f64], from: f64, to: f64, value: f64) {
-    for (piece, mean) in means.iter_mut().enumerate().take(to.ceil() as usize).skip(from as usize) {
-        *mean += value * (to.min((piece + 1) as f64) - from.max(piece as f64));
     }
 }

@@ -4,27 +4,33 @@
 //! the bandwidth of a task. Invariant: the same trace, machines, flags and seed give the same figures; jobs and faults do not depend on
 //! the policy.
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
+use broker::batch::Order;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
 use super::{
-    args::{ReplayArgs, Spanning},
+    args::{ReplayArgs, Rules, Spanning},
     cluster::ClusterSpec,
-    job, machines, output, trace,
+    job, machines, output,
+    series::PIECES,
+    spanning_page,
+    trace::{self, Trace},
 };
 use crate::{
     clusters::{
-        policies::{LeastSlowdown, OneByOne, Order, Packages, Placement},
+        oas::Whole,
+        policies::{LeastSlowdown, ORDERS, OneByOne, Packages, Placement, order_name},
+        usage::Usage,
         world::{Cluster, Fault, Figures, Job, Policy, simulate_with},
     },
     error::BadUsage,
     print::counted,
-    report::Table,
+    report::{Table, check_places},
 };
 
 /// Mbit/s of a GB/s.
@@ -37,13 +43,20 @@ const REPAIR_S: f64 = 4.0 * 3600.0;
 const COMPUTE_LEAST: f64 = 0.5;
 
 /// The names of the policies: orders alone take the fastest hosts, whatever the uplinks.
-pub const NAMES: [&str; 15] = [
-    "mesd", "cbs", "jpr", "pas-fcfs", "pas-sjf", "pas-bjf", "pas-fpfs", "pas-spt", "pas-lpt", "fcfs", "sjf", "bjf",
-    "fpfs", "spt", "lpt",
+pub const NAMES: [&str; 16] = [
+    "oas", "mesd", "cbs", "jpr", "pas-fcfs", "pas-sjf", "pas-bjf", "pas-fpfs", "pas-spt", "pas-lpt", "fcfs", "sjf",
+    "bjf", "fpfs", "spt", "lpt",
 ];
 
-fn named(name: &str) -> Option<Box<dyn Policy>> {
-    let order = |name: &str| Order::ALL.into_iter().find(|order| order.name().eq_ignore_ascii_case(name));
+fn named(name: &str, clusters: &[Cluster]) -> anyhow::Result<Option<Box<dyn Policy>>> {
+    if name == "oas" {
+        return Ok(Some(Box::new(Whole::new(clusters)?)));
+    }
+    Ok(literal_or_packages(name))
+}
+
+fn literal_or_packages(name: &str) -> Option<Box<dyn Policy>> {
+    let order = |name: &str| ORDERS.into_iter().find(|order| order_name(*order).eq_ignore_ascii_case(name));
     let one_by_one = |order, placement| Box::new(OneByOne { order, placement });
     Some(match name {
         "mesd" => Box::new(LeastSlowdown::default()),
@@ -75,16 +88,15 @@ struct Outcome<'a> {
 /// # Errors
 /// Bad usage when a file cannot be used or the policy is another one; else when the result cannot be printed.
 pub fn run(args: &ReplayArgs, spanning: &Spanning, uplink_mbps: u32) -> anyhow::Result<ExitCode> {
-    let mut policy = named(&args.policy).with_context(|| {
-        BadUsage::new(format_args!("policy {}: with --uplink-mbps there are {}", args.policy, NAMES.join(", ")))
-    })?;
+    check_places(&args.report)?;
     let path = args.trace.as_ref().context(BadUsage::new("--uplink-mbps: only with --trace"))?;
     let specs = machines::read_of_any_speed(&args.machines)?;
     let clusters: Vec<Cluster> = specs.iter().map(|spec| cluster(spec, uplink_mbps)).collect();
-    // A task is as large as a host, and they may be anywhere.
+    let mut policy = named(&args.policy, &clusters)?.with_context(|| {
+        BadUsage::new(format_args!("policy {}: with --uplink-mbps there are {}", args.policy, NAMES.join(", ")))
+    })?;
     let hosts = specs.iter().map(|spec| spec.hosts).sum();
-    let all = ClusterSpec { name: String::new(), hosts, processors_per_host: 1, ..specs[0].clone() };
-    let trace = trace::read(path, &[all], &args.rules)?;
+    let trace = read(path, hosts, specs[0].memory_per_host_kib, &args.rules)?;
     eprint!("{}", output::findings(&trace.findings));
     let jobs = jobs(&trace.jobs, spanning.traffic_mbps_max, args.seed);
     let faults = spanning.host_mtbf_s.map(|mean_s| faults(&clusters, mean_s as f64, args.seed));
@@ -101,8 +113,25 @@ pub fn run(args: &ReplayArgs, spanning: &Spanning, uplink_mbps: u32) -> anyhow::
         response: figures.response(),
         figures,
     };
-    args.output.print(|| table(&outcome), &outcome).context("standard output")?;
+    if let Some(path) = &args.report {
+        let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+        let usage = Usage::of(&clusters, &jobs, &ended, PIECES);
+        let page = spanning_page::page(&heading(&outcome), &table(&outcome), &names, &clusters, &usage);
+        page.write(path).with_context(|| BadUsage::new(path.display()))?;
+    }
+    let text = || format!("{}\n\n{}\n", heading(&outcome), table(&outcome).text());
+    args.output.print(text, &outcome).context("standard output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A trace, each task of which has a host of its own; there are so many hosts, with so much memory.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) fn read(path: &Path, hosts: u32, memory_per_host_kib: u64, rules: &Rules) -> anyhow::Result<Trace> {
+    let name = String::new();
+    let all = ClusterSpec { name, hosts, processors_per_host: 1, memory_per_host_kib, speed_thousandths: 1000 };
+    trace::read(path, &[all], rules)
 }
 
 fn cluster(spec: &ClusterSpec, uplink_mbps: u32) -> Cluster {
@@ -111,7 +140,7 @@ fn cluster(spec: &ClusterSpec, uplink_mbps: u32) -> Cluster {
 }
 
 /// The jobs of a trace with what it does not say of them.
-pub(super) fn jobs(known: &[job::Job], traffic_mbps_max: u32, seed: u64) -> Vec<Job> {
+pub(crate) fn jobs(known: &[job::Job], traffic_mbps_max: u32, seed: u64) -> Vec<Job> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let job = |job: &job::Job| {
         let (compute, part): (f64, f64) = (random.random_range(COMPUTE_LEAST..1.0), random.random());
@@ -141,7 +170,12 @@ fn faults(clusters: &[Cluster], mean_s: f64, seed: u64) -> impl Iterator<Item = 
     .take(FAULTS_MAX)
 }
 
-fn table(outcome: &Outcome<'_>) -> String {
+fn heading(outcome: &Outcome<'_>) -> String {
+    let jobs = counted(outcome.jobs as u64, "job");
+    format!("{} on {}: {jobs}, {} rejected", outcome.policy, outcome.trace, outcome.rejected)
+}
+
+fn table(outcome: &Outcome<'_>) -> Table {
     let Figures { makespan, wait, execution, slowdown, compaction, spread, saturated, restarted } = outcome.figures;
     let mut table = Table::new(["", "mean"]);
     for (name, value) in [
@@ -157,6 +191,5 @@ fn table(outcome: &Outcome<'_>) -> String {
     ] {
         table.row(name, [format!("{value:.3}")]);
     }
-    let jobs = counted(outcome.jobs as u64, "job");
-    format!("{} on {}: {jobs}, {} rejected\n\n{}\n", outcome.policy, outcome.trace, outcome.rejected, table.text())
+    table
 }

@@ -71,7 +71,7 @@ pub struct TablesArgs {
     /// Experiments of that study. Default: 5000 of windows, 20 workloads of clusters, 100 worlds of late binding.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000), requires = "study")]
     pub experiments: Option<u64>,
-    /// A trace in the Standard Workload Format for the study of late binding: hosts and processors are those of hpc2n.
+    /// A trace in the Standard Workload Format: for the study of clusters on four of 60 hosts, for that of late binding on the hosts of hpc2n.
     #[arg(long, value_name = "FILE", requires = "study")]
     pub trace: Option<PathBuf>,
     /// Write a report with plots here: one self-contained page.

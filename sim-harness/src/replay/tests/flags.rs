@@ -1,19 +1,6 @@
 //! Flags that cannot be meant.
 
-use clap::Parser;
-
-use crate::replay::args::ReplayArgs;
-
-#[derive(Debug, Parser)]
-struct Line {
-    #[command(flatten)]
-    args: ReplayArgs,
-}
-
-fn parse(flags: &str) -> Result<ReplayArgs, String> {
-    let line = Line::try_parse_from(["replay"].into_iter().chain(flags.split_whitespace()));
-    line.map(|line| line.args).map_err(|error| error.to_string())
-}
+use super::parse;
 
 #[test]
 fn impossible_flags_are_refused_with_what_was_expected() {

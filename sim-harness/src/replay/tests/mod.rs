@@ -9,12 +9,27 @@ pub mod random;
 mod spanning;
 pub mod traces;
 
+use clap::Parser;
+
 use super::{
+    args::ReplayArgs,
     cluster::ClusterSpec,
     engine::{self, Run},
     job::{Job, Known, Shape},
     policy::{self, Setup},
 };
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    args: ReplayArgs,
+}
+
+/// The arguments of `kolo-sim replay` with these flags, or what is said of them.
+fn parse(flags: &str) -> Result<ReplayArgs, String> {
+    let line = Line::try_parse_from(["replay"].into_iter().chain(flags.split_whitespace()));
+    line.map(|line| line.args).map_err(|error| error.to_string())
+}
 
 /// A job that is planned as long as it runs.
 pub fn job(submit_s: i64, run_s: i64, hosts: u32, processors_per_host: u32) -> Job {

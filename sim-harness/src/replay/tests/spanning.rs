@@ -2,21 +2,8 @@
 
 use std::fs;
 
-use clap::Parser;
-
-use super::job;
-use crate::replay::{args::ReplayArgs, spanning};
-
-#[derive(Debug, Parser)]
-struct Line {
-    #[command(flatten)]
-    args: ReplayArgs,
-}
-
-fn parse(flags: &str) -> Result<ReplayArgs, String> {
-    let line = Line::try_parse_from(["replay"].into_iter().chain(flags.split_whitespace()));
-    line.map(|line| line.args).map_err(|error| error.to_string())
-}
+use super::{job, parse};
+use crate::replay::spanning;
 
 #[test]
 fn every_policy_replays_a_trace_on_clusters_of_any_speed() {
@@ -29,14 +16,19 @@ fn every_policy_replays_a_trace_on_clusters_of_any_speed() {
     let flags = |policy: &str, more: &str| {
         format!("--trace {} --machines {} --policy {policy} {more}", trace.display(), machines.display())
     };
+    let report = folder.path().join("page.html");
     for policy in spanning::NAMES {
         for more in ["--uplink-mbps 1000", "--uplink-mbps 1000 --host-mtbf 600s --seed 3"] {
-            let args = parse(&flags(policy, more)).unwrap();
+            let args = parse(&format!("{} --report {}", flags(policy, more), report.display())).unwrap();
             crate::replay::run(&args).unwrap_or_else(|error| panic!("{policy} {more}: {error:#}"));
+            let page = fs::read_to_string(&report).unwrap();
+            for shown in ["Hosts in use, by cluster", "What jobs would send over uplinks", ">b<"] {
+                assert!(page.contains(shown), "{policy}: {shown}");
+            }
         }
     }
     let failed = |flags: &str| format!("{:#}", crate::replay::run(&parse(flags).unwrap()).unwrap_err());
-    assert!(failed(&flags("easy", "--uplink-mbps 1")).contains("with --uplink-mbps there are mesd"));
+    assert!(failed(&flags("easy", "--uplink-mbps 1")).contains("with --uplink-mbps there are oas, mesd"));
     fs::write(&machines, "0\ta\t4\t1\t1\t5\n").unwrap();
     assert!(failed(&flags("mesd", "")).contains("policy mesd: only with --uplink-mbps"));
     assert!(parse(&flags("mesd", "--host-mtbf 1h")).unwrap_err().contains("--uplink-mbps"));

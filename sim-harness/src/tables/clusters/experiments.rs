@@ -2,13 +2,15 @@
 //!
 //! Invariant: all policies of an experiment run the same workloads.
 
+use broker::batch::Order;
 use serde::Serialize;
 
-use super::{exact, setup};
+use super::setup;
 use crate::{
     clusters::{
-        policies::{LeastSlowdown, OneByOne, Order, Packages, Placement},
-        world::{Cluster, Figures, Job, simulate},
+        oas::{self, Whole},
+        policies::{LeastSlowdown, ORDERS, OneByOne, Packages, Placement, order_name},
+        world::{Cluster, Ended, Figures, Job, simulate},
     },
     progress::Progress,
     tables::parallel,
@@ -38,7 +40,7 @@ pub(super) struct Setting {
 
 /// A policy under study.
 #[derive(Clone, Copy)]
-enum Studied {
+pub(super) enum Studied {
     OneByOne(Order, Placement),
     Packages(Order),
     LeastSlowdown,
@@ -46,24 +48,25 @@ enum Studied {
 }
 
 impl Studied {
-    fn name(self) -> String {
+    pub(super) fn name(self) -> String {
         match self {
             Studied::OneByOne(Order::Fcfs, Placement::Chunk) => "CBS".to_owned(),
-            Studied::OneByOne(order, _) => order.name().to_owned(),
-            Studied::Packages(order) => format!("PAS-{}", order.name()),
+            Studied::OneByOne(order, _) => order_name(order),
+            Studied::Packages(order) => format!("PAS-{}", order_name(order)),
             Studied::LeastSlowdown => "MESD".to_owned(),
             Studied::Exact => "OAS".to_owned(),
         }
     }
 
-    fn run(self, clusters: &[Cluster], jobs: &[Job]) -> anyhow::Result<Figures> {
-        let ended = match self {
+    /// What becomes of the jobs.
+    pub(super) fn run(self, clusters: &[Cluster], jobs: &[Job]) -> anyhow::Result<Vec<Ended>> {
+        Ok(match self {
             Studied::OneByOne(order, placement) => simulate(clusters, jobs, &mut OneByOne { order, placement }),
             Studied::Packages(order) => simulate(clusters, jobs, &mut Packages::new(order)),
             Studied::LeastSlowdown => simulate(clusters, jobs, &mut LeastSlowdown::default()),
-            Studied::Exact => exact::ordered_and_assigned(clusters, jobs)?,
-        };
-        Ok(Figures::of(clusters, jobs, &ended))
+            Studied::Exact if jobs.iter().all(|job| job.arrival <= 0.0) => oas::ordered_and_assigned(clusters, jobs)?,
+            Studied::Exact => simulate(clusters, jobs, &mut Whole::new(clusters)?),
+        })
     }
 }
 
@@ -74,7 +77,10 @@ fn rows(
     progress: &Progress,
 ) -> anyhow::Result<Vec<Row>> {
     let row = |studied: &Studied| {
-        let run = |number: u64| studied.run(clusters, &workloads[usize::try_from(number)?]);
+        let run = |number: u64| {
+            let jobs = &workloads[usize::try_from(number)?];
+            Ok(Figures::of(clusters, jobs, &studied.run(clusters, jobs)?))
+        };
         let runs = parallel::all(workloads.len() as u64, progress, run)?;
         Ok(Row { policy: studied.name(), figures: Figures::mean(&runs) })
     };
@@ -99,8 +105,8 @@ pub(super) fn assignment(seed: u64, workloads: u64, progress: &Progress) -> anyh
 
 /// 3.1.3.3: PAS in six orders, with the classic orders and MESD beside.
 pub(super) fn selection(seed: u64, workloads: u64, progress: &Progress) -> anyhow::Result<Vec<Setting>> {
-    let classic = Order::ALL.map(|order| Studied::OneByOne(order, Placement::Fastest));
-    let studied = [&Order::ALL.map(Studied::Packages)[..], &classic, &[Studied::LeastSlowdown]].concat();
+    let classic = ORDERS.map(|order| Studied::OneByOne(order, Placement::Fastest));
+    let studied = [&ORDERS.map(Studied::Packages)[..], &classic, &[Studied::LeastSlowdown]].concat();
     let setting = |kind: &_| setting(seed, workloads, (*kind, MIDDLE), &studied, progress);
     setup::HETEROGENEITY.iter().map(setting).collect()
 }
@@ -121,9 +127,8 @@ fn setting(
 
 /// 3.2.2.2 and 3.3.5.1: batches of eight jobs on three small clusters.
 pub(super) fn batches(seed: u64, batches: u64, progress: &Progress) -> anyhow::Result<Vec<Row>> {
-    let classic = Order::ALL.map(|order| Studied::OneByOne(order, Placement::Fastest));
-    let studied =
-        [&Order::ALL.map(Studied::Packages)[..], &classic, &[Studied::LeastSlowdown, Studied::Exact]].concat();
+    let classic = ORDERS.map(|order| Studied::OneByOne(order, Placement::Fastest));
+    let studied = [&ORDERS.map(Studied::Packages)[..], &classic, &[Studied::LeastSlowdown, Studied::Exact]].concat();
     let bisection = f64::from(MIDDLE) / 10.0;
     let batches: Vec<_> =
         (0..batches).map(|number| setup::batch(seed, number, bisection)).collect::<anyhow::Result<_>>()?;

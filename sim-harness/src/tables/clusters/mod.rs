@@ -2,12 +2,12 @@
 //!
 //! Invariant: as of all tables; the workloads depend on the seed and their number alone.
 
-mod exact;
 mod experiments;
 mod present;
 mod setup;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -30,6 +30,7 @@ pub(super) fn run(args: &TablesArgs, workloads: u64) -> anyhow::Result<ExitCode>
         assignment: experiments::assignment(args.seed, workloads, &progress)?,
         selection: experiments::selection(args.seed, workloads, &progress)?,
         batches: experiments::batches(args.seed, workloads, &progress)?,
+        trace: args.trace.as_deref().map(|path| trace::study(path, args.seed)).transpose()?,
     };
     progress.end();
     if let Some(path) = &args.html {

@@ -15,7 +15,7 @@ use rand_xoshiro::{
 use crate::clusters::world::{Cluster, Job};
 
 /// Jobs of a workload.
-const JOBS: usize = 100;
+pub(super) const JOBS: usize = 100;
 /// What a link bears, in GB/s.
 const LINK: f64 = 1.0;
 /// Hosts of the clusters.

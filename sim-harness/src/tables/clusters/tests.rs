@@ -1,9 +1,12 @@
 //! The worked examples of the source, and what must hold for any workload.
 
-use super::{exact, setup};
+use broker::batch::Order;
+
+use super::setup;
 use crate::clusters::{
-    policies::{LeastSlowdown, OneByOne, Order, Packages, Placement, ordered},
-    world::{Cluster, Ended, Fault, Figures, Job, Policy, State, simulate, simulate_with},
+    oas::{self, Whole},
+    policies::{LeastSlowdown, ORDERS, OneByOne, Packages, Placement, ordered},
+    world::{Cluster, Ended, Fault, Figures, Job, Policy, State, is_spread, simulate, simulate_with},
 };
 
 fn job(tasks: u32, compute: f64, base: f64) -> Job {
@@ -21,7 +24,7 @@ fn the_order_of_the_example_of_least_slowdown() {
     for (time, expected) in times.iter().zip([116.7, 85.0, 87.5, 123.3]) {
         assert!((time - expected).abs() < 0.05, "{time} is not {expected}");
     }
-    let state = State { clusters: &clusters, jobs: &jobs, running: Vec::new(), failed: vec![0; 4] };
+    let state = State::empty(&clusters, &jobs);
     let order: Vec<usize> = ordered(&[0, 1, 2, 3], &state).into_iter().map(|(job, _)| job).collect();
     assert_eq!(order, [0, 2, 3, 1]);
 }
@@ -41,7 +44,7 @@ fn a_saturated_link_slows_its_jobs_down_while_it_is() {
     // Both at 1/1.5 of their speed until the first is done at 150; half of the second is left.
     let ends: Vec<f64> = ended.iter().map(|ended| ended.end).collect();
     assert!((ends[0] - 150.0).abs() < 1e-6 && (ends[1] - 250.0).abs() < 1e-6, "{ends:?}");
-    assert!(ended.iter().all(|ended| ended.is_spread && ended.was_saturated));
+    assert!(ended.iter().all(|ended| is_spread(&ended.counts) && ended.was_saturated));
 }
 
 /// Every job runs once, not before it comes, on hosts that are free; packages saturate no link.
@@ -50,16 +53,40 @@ fn any_policy_places_every_job_once_and_packages_keep_the_links() {
     for number in 0..5 {
         let jobs = setup::workload(7, number, 0.9).unwrap();
         let clusters = setup::clusters(setup::HETEROGENEITY[2]);
-        for order in Order::ALL {
+        for order in ORDERS {
             let packages = simulate(&clusters, &jobs, &mut Packages::new(order));
-            assert!(packages.iter().all(|ended| !ended.was_saturated), "{}", order.name());
+            assert!(packages.iter().all(|ended| !ended.was_saturated), "{order:?}");
             check(&jobs, &packages, 64);
             for placement in [Placement::Fastest, Placement::Chunk] {
                 check(&jobs, &simulate(&clusters, &jobs, &mut OneByOne { order, placement }), 64);
             }
         }
         check(&jobs, &simulate(&clusters, &jobs, &mut LeastSlowdown::default()), 64);
+        // OAS takes a second or so for ten jobs.
+        let jobs = &jobs[..10];
+        let whole = simulate(&clusters, jobs, &mut Whole::new(&clusters).unwrap());
+        assert!(whole.iter().all(|ended| !ended.was_saturated));
+        check(jobs, &whole, 64);
     }
+}
+
+/// What all policies of packages do in two steps, OAS does at once; and a wide job is not overtaken for ever by narrow ones.
+#[test]
+fn batches_are_planned_anew_when_jobs_come_and_nobody_starves() {
+    let clusters = [Cluster { hosts: 2, power: 1.0, link: 1.0 }, Cluster { hosts: 2, power: 0.5, link: 1.0 }];
+    // Every 50 s comes a narrow job of 120 s; the wide one comes when two run, and begins when those that were planned before it are over.
+    let mut jobs: Vec<Job> = (0..40).map(|at| Job { arrival: 50.0 * f64::from(at), ..job(1, 1.0, 120.0) }).collect();
+    jobs.insert(3, Job { arrival: 101.0, ..job(4, 1.0, 100.0) });
+    let ended = simulate(&clusters, &jobs, &mut Whole::new(&clusters).unwrap());
+    check(&jobs, &ended, 4);
+    let wide = ended.iter().find(|ended| ended.job == 3).unwrap();
+    assert!(wide.start < 600.0, "{}", wide.start);
+    // A job that no link bears runs by itself.
+    let wide = Job { tasks: 4, compute: 0.5, base: 100.0, bandwidth: 3.0, arrival: 0.0 };
+    let ended = simulate(&clusters, &[wide, Job { tasks: 1, ..wide }], &mut Whole::new(&clusters).unwrap());
+    let mut first: Vec<_> = ended.iter().map(|ended| (ended.job, ended.was_saturated)).collect();
+    first.sort_unstable();
+    assert_eq!(first, [(0, true), (1, false)]);
 }
 
 fn check(jobs: &[Job], ended: &[Ended], hosts: u32) {
@@ -108,10 +135,10 @@ fn a_job_whose_host_fails_begins_anew() {
 fn a_batch_as_a_whole_is_no_longer_than_packages() {
     for number in 0..2 {
         let (clusters, jobs) = (setup::small(), setup::batch(5, number, 0.7).unwrap());
-        let whole = exact::ordered_and_assigned(&clusters, &jobs).unwrap();
+        let whole = oas::ordered_and_assigned(&clusters, &jobs).unwrap();
         check(&jobs, &whole, 12);
         let end = |ended: &[Ended]| ended.iter().map(|ended| ended.end).fold(0.0, f64::max);
-        for order in Order::ALL {
+        for order in ORDERS {
             let packages = simulate(&clusters, &jobs, &mut Packages::new(order));
             // Times of plans are whole seconds, bandwidths whole Mbit/s, and speeds whole thousandths.
             assert!(end(&whole) <= end(&packages) * 1.001 + 8.0, "{} < {}", end(&packages), end(&whole));
