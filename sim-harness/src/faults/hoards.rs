@@ -20,7 +20,7 @@ use super::{
     grid::Grid,
     message::{Body, Question},
     names,
-    options::one_of,
+    options::{Options, one_of},
 };
 
 /// Requests of users have lower numbers.
@@ -44,6 +44,13 @@ impl Hoards {
         (Xoshiro256PlusPlus::seed_from_u64(seed).random_range(0..3) == 0).then_some(Hoards { seed })
     }
 
+    /// The hoarder, and the site whose hosts it holds, which is another one.
+    pub fn parties(&self, options: &Options) -> (usize, usize) {
+        let mut random = self.generator(0);
+        let (node, next) = (random.random_range(0..options.entry_points), random.random_range(1..options.sites));
+        (node, (node + next) % options.sites)
+    }
+
     fn generator(&self, number: u64) -> Xoshiro256PlusPlus {
         Xoshiro256PlusPlus::seed_from_u64((self.seed ^ 1).wrapping_add(number))
     }
@@ -52,8 +59,8 @@ impl Hoards {
 /// Plans when the hoarder of a seed asks for holds: four times a second and more.
 pub fn plan(grid: &mut Grid) {
     let Some(hoards) = &grid.options.hoards else { return };
-    let mut random = hoards.generator(0);
-    let (node, site) = (random.random_range(0..grid.options.entry_points), random.random_range(0..grid.nodes.len()));
+    let (node, site) = hoards.parties(&grid.options);
+    let mut random = hoards.generator(1);
     let mut at = random.random_range(0..2_000);
     for number in FIRST_NUMBER.. {
         at += random.random_range(100..250);

@@ -75,7 +75,9 @@ fn free_hosts(
     least: &Amounts,
 ) -> Vec<Free> {
     let mut free = Vec::new();
-    for (index, node) in grid.nodes.iter().enumerate() {
+    // A site gives a node that hoards there nothing, also where it coordinates what its users have asked for.
+    let hoarded = grid.options.hoards.as_ref().map(|hoards| hoards.parties(&grid.options).1);
+    for (index, node) in grid.nodes.iter().enumerate().filter(|(index, _)| Some(*index) != hoarded) {
         // An owner that has taken hosts back gives the request no others.
         let has_evicted = grid.truth.evicted_at(index).any(|attempt| attempt.request == *id);
         let Some(running) = node.running().filter(|_| !has_evicted && !node.is_draining) else { continue };
