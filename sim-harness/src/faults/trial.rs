@@ -19,7 +19,8 @@ use super::{
     drains::Drains,
     event::{Event, NodeEvent},
     grid::Grid,
-    hoards::{self, Hoards},
+    hoarding,
+    hoards::Hoards,
     life,
     links::Links,
     losses::{self, Fates},
@@ -148,7 +149,7 @@ impl Trial {
             batch_plans::plan_ahead(&batches, grid);
         }
         owners::plan_drains(grid);
-        hoards::plan(grid);
+        hoarding::plan(grid);
         fates.plan(grid);
         if let Some(aims) = &aims {
             aims.plan(grid);
@@ -224,7 +225,7 @@ impl Trial {
             Event::Submit { number } => self.submit(number),
             Event::SubmitBatch { batch } => self.submit_batch(batch),
             Event::Cancel { number } => self.world.cancel(number),
-            Event::Hoard { node, site, number } => hoards::hold(grid, (node, site), number),
+            Event::Hoard { node, site, number } => hoarding::hold(grid, (node, site), number),
             Event::Heal => self.heal(),
             Event::Look => self.look(),
         }

@@ -15,7 +15,7 @@ use broker::{
     time::Now,
 };
 
-use super::{checks::Lapses, names, node::Node};
+use super::{lapses::Lapses, names, node::Node};
 use crate::engine::SiteLedger;
 
 /// What was really so in a run.

@@ -7,8 +7,14 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 use serde::Serialize;
 
-use super::{deadlines, policy, spanning};
+use super::{deadlines, policy};
 use crate::{duration, print::OutputForm};
+
+/// The names of the policies with `--uplink-mbps`: orders alone take the fastest hosts, whatever the uplinks.
+pub const SPANNING_POLICIES: [&str; 16] = [
+    "oas", "mesd", "cbs", "jpr", "pas-fcfs", "pas-sjf", "pas-bjf", "pas-fpfs", "pas-spt", "pas-lpt", "fcfs", "sjf",
+    "bjf", "fpfs", "spt", "lpt",
+];
 
 /// Most jobs in one replay; about 200 bytes each.
 pub const JOBS_MAX: u32 = 4_000_000;
@@ -75,7 +81,7 @@ pub struct Spanning {
 /// The names of all policies.
 fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = policy::names().collect();
-    names.extend(spanning::NAMES.into_iter().filter(|name| !policy::names().any(|known| known == *name)));
+    names.extend(SPANNING_POLICIES.into_iter().filter(|name| !policy::names().any(|known| known == *name)));
     names
 }
 

@@ -14,7 +14,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
 use super::{
-    args::{ReplayArgs, Rules, Spanning},
+    args::{ReplayArgs, Rules, SPANNING_POLICIES, Spanning},
     cluster::ClusterSpec,
     job, machines, output,
     series::PIECES,
@@ -41,12 +41,6 @@ const FAULTS_MAX: usize = 100_000;
 const REPAIR_S: f64 = 4.0 * 3600.0;
 /// The least share of computation that is drawn.
 const COMPUTE_LEAST: f64 = 0.5;
-
-/// The names of the policies: orders alone take the fastest hosts, whatever the uplinks.
-pub const NAMES: [&str; 16] = [
-    "oas", "mesd", "cbs", "jpr", "pas-fcfs", "pas-sjf", "pas-bjf", "pas-fpfs", "pas-spt", "pas-lpt", "fcfs", "sjf",
-    "bjf", "fpfs", "spt", "lpt",
-];
 
 fn named(name: &str, clusters: &[Cluster]) -> anyhow::Result<Option<Box<dyn Policy>>> {
     if name == "oas" {
@@ -93,7 +87,11 @@ pub fn run(args: &ReplayArgs, spanning: &Spanning, uplink_mbps: u32) -> anyhow::
     let specs = machines::read_of_any_speed(&args.machines)?;
     let clusters: Vec<Cluster> = specs.iter().map(|spec| cluster(spec, uplink_mbps)).collect();
     let mut policy = named(&args.policy, &clusters)?.with_context(|| {
-        BadUsage::new(format_args!("policy {}: with --uplink-mbps there are {}", args.policy, NAMES.join(", ")))
+        BadUsage::new(format_args!(
+            "policy {}: with --uplink-mbps there are {}",
+            args.policy,
+            SPANNING_POLICIES.join(", ")
+        ))
     })?;
     let hosts = specs.iter().map(|spec| spec.hosts).sum();
     let trace = read(path, hosts, specs[0].memory_per_host_kib, &args.rules)?;

@@ -23,7 +23,6 @@ use broker::{ids::RequestId, ledger::Booking, protocol::AttemptId, time::Time};
 
 pub use self::{
     durable::check_reported,
-    lapses::Lapses,
     links::over_links,
     lost::{check_dropped, check_news},
     money::check_dues,

@@ -76,7 +76,8 @@ fn free_hosts(
 ) -> Vec<Free> {
     let mut free = Vec::new();
     // A site gives a node that hoards there nothing, also where it coordinates what its users have asked for.
-    let hoarded = grid.options.hoards.as_ref().map(|hoards| hoards.parties(&grid.options).1);
+    let hoarded =
+        grid.options.hoards.as_ref().map(|hoards| hoards.parties(grid.options.entry_points, grid.nodes.len()).1);
     for (index, node) in grid.nodes.iter().enumerate().filter(|(index, _)| Some(*index) != hoarded) {
         // An owner that has taken hosts back gives the request no others.
         let has_evicted = grid.truth.evicted_at(index).any(|attempt| attempt.request == *id);

@@ -17,7 +17,7 @@ fn every_policy_replays_a_trace_on_clusters_of_any_speed() {
         format!("--trace {} --machines {} --policy {policy} {more}", trace.display(), machines.display())
     };
     let report = folder.path().join("page.html");
-    for policy in spanning::NAMES {
+    for policy in crate::replay::args::SPANNING_POLICIES {
         for more in ["--uplink-mbps 1000", "--uplink-mbps 1000 --host-mtbf 600s --seed 3"] {
             let args = parse(&format!("{} --report {}", flags(policy, more), report.display())).unwrap();
             crate::replay::run(&args).unwrap_or_else(|error| panic!("{policy} {more}: {error:#}"));
