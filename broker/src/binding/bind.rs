@@ -58,9 +58,14 @@ impl Witness {
         slack: Span,
         own_work: impl Fn(&Host) -> OwnWork,
     ) -> Result<Bound, BindingError> {
-        let index = self.seats.get(&key).ok_or(BindingError::NoSeat)?.block;
-        if let Some(host) = &self.blocks[index.0].host {
-            return Ok(Bound { host: host.clone(), wait: Span(0), cost: 0 });
+        let promise = self.seats.get(&key).ok_or(BindingError::NoSeat)?;
+        let (index, own_start) = (promise.block, promise.seat.window.start);
+        if let Some(host) = self.blocks[index.0].host.clone() {
+            // It has begun, if its turn has come: it stays there although what it shares the host with ends.
+            if self.must_be_first(own_start).is_ok() {
+                self.bound_until = self.bound_until.max(Some(own_start));
+            }
+            return Ok(Bound { host, wait: Span(0), cost: 0 });
         }
         let (start, is_whole) = (self.blocks[index.0].window.start, self.blocks[index.0].parts.is_none());
         self.must_be_first(start)?;

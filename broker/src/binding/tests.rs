@@ -381,6 +381,17 @@ proptest! {
         if leaves {
             witness.host_leaves(&HostId::new("h0").unwrap(), Time(4)).unwrap();
             check(&witness);
+        } else if let Some(key) = first {
+            // What is bound ends early, another seat comes, and all begin.
+            let bound = witness.remove(key).unwrap();
+            let _ = witness.admit(&[seat(asked.len(), (bound.window.start.0 + 1, 4), 0)]).unwrap();
+            check(&witness);
+            let mut due: Vec<(Time, SeatKey)> = witness.seats().map(|(key, seat)| (seat.window.start, key)).collect();
+            due.sort();
+            for (_, key) in due {
+                witness.bind(key, Span(0), |_| OwnWork::Idle).unwrap();
+                check(&witness);
+            }
         }
     }
 
@@ -418,6 +429,25 @@ fn counting_is_not_enough_with_pins() {
     assert_eq!(witness.admit(&[seat(0, (1, 4), 0)]), Ok(Answer::Undecided));
     witness.host_is_busy(&HostId::new("h1").unwrap(), &[]).unwrap();
     assert!(matches!(witness.admit(&[seat(0, (1, 4), 0)]), Ok(Answer::Yes(_))));
+}
+
+/// Of two parts on one bound host the first ends early: a whole host that begins before the second does gets another one.
+#[test]
+fn what_is_left_of_a_bound_block_floats_again() {
+    let mut witness = Witness::new((0..2).map(|at| host(at, 0, 4))).unwrap();
+    let Ok(Answer::Yes(parts)) = witness.admit(&[part(0, (0, 10), 2), part(1, (5, 15), 2)]) else {
+        panic!("there is room")
+    };
+    let (first, second) = (parts[0], parts[1]);
+    let on = |witness: &mut Witness, key| witness.bind(key, Span(0), |_| OwnWork::Idle).unwrap().host;
+    let host_of_first = on(&mut witness, first);
+    witness.remove(first).unwrap();
+    let Ok(Answer::Yes(whole)) = witness.admit(&[seat(2, (3, 7), 0)]) else { panic!("there is room") };
+    check(&witness);
+    let host_of_whole = on(&mut witness, whole[0]);
+    let host_of_second = on(&mut witness, second);
+    assert_ne!(host_of_whole, host_of_second, "the first was on {host_of_first}");
+    check(&witness);
 }
 
 /// Algorithm 2: what can be waited for costs nothing, else the least is lost; the wait keeps every other promise.

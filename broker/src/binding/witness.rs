@@ -144,14 +144,17 @@ impl Witness {
         self.seats.remove(&key).map(|promise| promise.seat).ok_or(BindingError::NoSeat)
     }
 
-    /// Takes a seat out of its block and leaves it promised. What it held together falls apart.
+    /// Takes a seat out of its block and leaves it promised. What it held together falls apart; of that, what begins later than all that
+    /// is bound floats again, so that bound blocks stay at the left edge of time.
     pub(super) fn lift(&mut self, key: SeatKey) {
         let index = self.seats[&key].block;
         let class = self.blocks[index.0].class;
         let block = self.delete(index);
         let rest: Vec<SeatKey> = block.seats.into_iter().filter(|other| *other != key).collect();
         for part in self.hanging_together(rest) {
-            let split = self.insert(&part, block.host.clone());
+            let starts = part.iter().map(|key| self.seats[key].seat.window.start);
+            let host = block.host.clone().filter(|_| starts.min() <= self.bound_until);
+            let split = self.insert(&part, host);
             if let Some(class) = class {
                 self.put(split, class);
             }
