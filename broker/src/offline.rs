@@ -156,10 +156,6 @@ impl OfflinePlanner {
         stopwatch: &mut PhaseStopwatch<impl Fn() -> Duration>,
     ) -> Result<PlanLine, LineError> {
         let Asked { id, shapes, has_shapes } = self.read_line(line, text)?;
-        if shapes.iter().flatten().any(|request| request.demand().is_to_be_scaled()) {
-            let error = RequestError::NotScaled("moldable requests are planned in batches only");
-            return Err(LineError::Request { line, error });
-        }
         stopwatch.reset();
         let outcomes = shapes.into_iter().map(|request| match request {
             Ok(request) => self.plan(&request, stopwatch),
@@ -192,7 +188,6 @@ impl OfflinePlanner {
     ) -> PlanOutcome {
         observer.enter(Phase::Find);
         let rejected = |reason| PlanOutcome::Rejected(Rejection { reason, start_proven: true });
-        let request = &*request.unscaled();
         let (earliest, latest) = match self.starts(request) {
             Ok(starts) => starts,
             Err(reason) => return rejected(reason),
@@ -200,7 +195,13 @@ impl OfflinePlanner {
         let job = Job { asked_at: self.asked_at, uplinks: &self.uplinks, ..Job::of(request, (earliest, latest)) };
         let (mut job, pool) = (job, self.pool(request.demand()));
         change(&mut job);
-        let candidates: Vec<Candidate<'_>> = match find::eligible(job.demand, &pool) {
+        let found = if job.demand.is_to_be_scaled() {
+            // Who could serve it depends on the factor, and is found out for each.
+            Ok((0..pool.len()).collect())
+        } else {
+            find::eligible(job.demand, &pool)
+        };
+        let candidates: Vec<Candidate<'_>> = match found {
             Ok(eligible) => eligible.into_iter().map(|index| pool[index]).collect(),
             Err(reason) => return rejected(reason),
         };

@@ -78,7 +78,7 @@ impl<'a> Run<'a> {
             job.budget = [job.budget, left].into_iter().flatten().min();
         };
         let outcome = match self.requests[request].shapes.first()? {
-            Ok(asked) => self.planner.plan_changed(asked, change, &mut self.stopwatch),
+            Ok(asked) => self.planner.plan_changed(&asked.unscaled(), change, &mut self.stopwatch),
             Err(rejection) => PlanOutcome::Rejected(rejection.clone()),
         };
         let spent = self.stopwatch.stop();

@@ -181,14 +181,19 @@ impl Demand {
 
     /// The demand at this factor.
     #[must_use]
-    pub(super) fn at_factor(&self, factor: Factor) -> Demand {
-        let (per_host, total) = (factor.amounts(&self.per_host), factor.amounts(&self.total));
+    pub(crate) fn at_factor(&self, factor: Factor) -> Demand {
+        self.relaxed((factor, factor))
+    }
+
+    /// What it needs at least at any factor of a range: the amounts of the low end for the length of the high end.
+    pub(crate) fn relaxed(&self, (low, high): (Factor, Factor)) -> Demand {
+        let (per_host, total) = (low.amounts(&self.per_host), low.amounts(&self.total));
         let length = match self.length {
-            Length::Duration(duration) => Length::Duration(factor.length(duration)),
+            Length::Duration(duration) => Length::Duration(high.length(duration)),
             // How long it lasts unscaled depends on the host.
             Length::Work(work) => Length::Work(work),
         };
-        Demand { per_host, total, length, factor: Some(factor), ..self.clone() }
+        Demand { per_host, total, length, factor: Some(high), ..self.clone() }
     }
 
     /// Whether it is that of a shape, which a site has to know.

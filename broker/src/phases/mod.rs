@@ -22,6 +22,7 @@ mod linked;
 mod links;
 mod market;
 mod miss;
+mod molded;
 mod offers;
 mod optimize;
 mod overloads;
@@ -199,6 +200,9 @@ pub fn plan_within(
     let &Job { earliest, latest, .. } = job;
     if latest < earliest {
         return rejected(Reason::WindowPassed { latest, earliest }, true);
+    }
+    if job.demand.is_to_be_scaled() {
+        return molded::plan(job, candidates, limits, seed, observer);
     }
     observer.enter(Phase::Check);
     let mut problem = Problem::new(job, candidates);

@@ -4,6 +4,7 @@
 
 mod answers;
 mod linked;
+mod molded;
 mod objectives;
 mod priced;
 

@@ -1,0 +1,162 @@
+//! A moldable request: the factor at which its objective is best, by branch and bound over ranges of factors.
+//!
+//! The amounts of a range's low end for the lengths of its high end ask for no more than any factor of the range, so what is best for them
+//! bounds all of it, and what serves them often serves an end of the range too. Source: `formats.md`, version 2 (`scale`). Invariant: the
+//! plan is one of the factor that it names; of equally good factors the one nearest to 1000, as far as the limit of work lets it look.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use super::{Candidate, Job, Limits, Phase, PhaseObserver, find, plan_on, plan_within, rejected};
+use crate::{
+    demand::Demand,
+    plan::{Plan, PlanOutcome, Reason, Rejection},
+    scale::Factor,
+};
+
+/// Most ranges that are planned.
+const RANGES_MAX: u32 = 64;
+/// Each of them may look at this part of the nodes that a request may.
+const NODES_PART: u64 = 16;
+
+/// Factors, both ends included.
+type Range = (Factor, Factor);
+
+/// What is best, then what is nearest to the amounts as they are asked.
+type Rank = (i64, u32);
+
+/// How far a range is from the amounts as they are asked.
+fn distance((low, high): Range) -> u32 {
+    Factor::ONE.clamp(low, high).thousandths().abs_diff(Factor::ONE.thousandths())
+}
+
+struct Search<'s, 'a> {
+    job: &'s Job<'a>,
+    candidates: &'s [Candidate<'a>],
+    /// For ranges: whether something fits and since when, not how well it fills its hosts.
+    limits: Limits,
+    seed: u64,
+    best: Option<(Rank, Plan)>,
+    /// Ranges that may hold something better, the most promising first.
+    open: BinaryHeap<Reverse<(Rank, Range)>>,
+    /// The least that single factors may have which were not planned to a proof.
+    unproven: Option<i64>,
+}
+
+/// The best plan over all factors of a demand whose factor is still to be chosen.
+pub(super) fn plan<O: PhaseObserver>(
+    job: &Job<'_>,
+    candidates: &[Candidate<'_>],
+    limits: &Limits,
+    seed: u64,
+    observer: &mut O,
+) -> PlanOutcome {
+    let Some(scale) = job.demand.scale() else {
+        return rejected(Reason::WindowPassed { latest: job.latest, earliest: job.earliest }, false);
+    };
+    let nodes = limits.feasibility_nodes_in_all / NODES_PART;
+    let coarse = Limits { l2: 0, enumeration_nodes: 0, bound_boxes: 0, escalations: 0, ..*limits };
+    let coarse = Limits { feasibility_nodes_in_all: nodes, ..coarse };
+    let open = BinaryHeap::new();
+    let mut search = Search { job, candidates, limits: coarse, seed, best: None, open, unproven: None };
+    let (low, high) = scale.range().into_inner();
+    if let Some(rejection) = search.look((low, high), i64::MIN, observer) {
+        return PlanOutcome::Rejected(rejection);
+    }
+    search.run(observer);
+    // What the best factor has beside its value, or why even the plainest has nothing.
+    let factor = search.best.as_ref().map_or(scale.plain(), |(_, plan)| plan.scale);
+    let demand = job.demand.at_factor(factor);
+    let last = plan_eligible(&Job { demand: &demand, ..*job }, candidates, limits, seed, observer);
+    search.answer(last)
+}
+
+/// [`plan_within`] on those of the candidates that could serve the job.
+fn plan_eligible(
+    job: &Job<'_>,
+    candidates: &[Candidate<'_>],
+    limits: &Limits,
+    seed: u64,
+    observer: &mut impl PhaseObserver,
+) -> PlanOutcome {
+    observer.enter(Phase::Find);
+    match find::eligible(job.demand, candidates) {
+        Ok(eligible) => {
+            let eligible: Vec<Candidate<'_>> = eligible.into_iter().map(|at| candidates[at]).collect();
+            plan_within(job, &eligible, limits, seed, observer)
+        }
+        Err(reason) => rejected(reason, true),
+    }
+}
+
+impl Search<'_, '_> {
+    fn run(&mut self, observer: &mut impl PhaseObserver) {
+        for _ in 0..RANGES_MAX / 2 {
+            let Some(Reverse((rank, (low, high)))) = self.open.pop() else { return };
+            if self.best.as_ref().is_some_and(|(best, _)| *best <= rank) {
+                self.open.clear();
+                return;
+            }
+            let middle = low.thousandths().midpoint(high.thousandths());
+            for half in [(low, Factor::of_thousandths(middle)), (Factor::of_thousandths(middle + 1), high)] {
+                self.look(half, rank.0, observer);
+            }
+        }
+    }
+
+    /// Plans what a range needs at least; `bound` is known of all of it. Says why, when there is nothing in it.
+    fn look(&mut self, range: Range, bound: i64, observer: &mut impl PhaseObserver) -> Option<Rejection> {
+        let is_single = range.0 == range.1;
+        let demand = self.job.demand.relaxed(range);
+        let job = Job { demand: &demand, ..*self.job };
+        let bound = match plan_eligible(&job, self.candidates, &self.limits, self.seed, observer) {
+            PlanOutcome::Rejected(rejection) if rejection.start_proven => return Some(rejection),
+            PlanOutcome::Rejected(_) => bound,
+            PlanOutcome::Allocated(plan) => {
+                self.try_ends(range, &plan);
+                plan.objective.bound.map_or(bound, |own| own.max(bound))
+            }
+        };
+        let is_open = self.best.as_ref().is_none_or(|(best, _)| (bound, distance(range)) < *best);
+        if is_open && is_single {
+            self.unproven = self.unproven.into_iter().chain([bound]).min();
+        } else if is_open {
+            self.open.push(Reverse(((bound, distance(range)), range)));
+        }
+        None
+    }
+
+    /// Whether the hosts and the start of a plan for a range serve single factors of it.
+    fn try_ends(&mut self, (low, high): Range, plan: &Plan) {
+        let is_of = |candidate: &&Candidate<'_>| {
+            plan.seats.iter().any(|seat| seat.site == *candidate.site && *seat.host() == candidate.host.id)
+        };
+        let chosen: Vec<Candidate<'_>> = self.candidates.iter().filter(is_of).copied().collect();
+        let mut factors = vec![Factor::ONE.clamp(low, high), low, high];
+        factors.dedup();
+        for factor in factors {
+            let demand: Demand = self.job.demand.at_factor(factor);
+            let Some(plan) = plan_on(&Job { demand: &demand, ..*self.job }, &chosen, plan.start) else { continue };
+            let rank = (plan.objective.value, distance((factor, factor)));
+            if self.best.as_ref().is_none_or(|(best, _)| rank < *best) {
+                self.best = Some((rank, plan));
+            }
+        }
+    }
+
+    /// The plan found, or the one that was made of its factor, whichever is better, with what is proven over all factors.
+    fn answer(self, last: PlanOutcome) -> PlanOutcome {
+        let open = self.open.into_iter().map(|Reverse(((bound, _), _))| bound).chain(self.unproven).min();
+        let mut plan = match (self.best, last) {
+            (Some((_, found)), PlanOutcome::Allocated(plan)) if plan.objective.value <= found.objective.value => plan,
+            (Some((_, found)), _) => found,
+            (None, PlanOutcome::Allocated(plan)) => plan,
+            (None, PlanOutcome::Rejected(Rejection { reason, start_proven })) => {
+                return rejected(reason, start_proven && open.is_none());
+            }
+        };
+        let value = plan.objective.value;
+        plan.start_proven &= open.is_none_or(|open| open >= value);
+        plan.objective.bound = Some(open.map_or(value, |open| open.min(value)));
+        PlanOutcome::Allocated(plan)
+    }
+}
