@@ -21,7 +21,7 @@ use super::{
         wan::{self, Distance},
     },
 };
-use crate::{duration, error::BadUsage, print::OutputForm, usage};
+use crate::{duration, error::BadUsage, hostile::Attack, print::OutputForm, usage};
 
 /// Most node processes; beyond that one machine is not what is being measured.
 const NODES_MAX: u64 = 1000;
@@ -148,6 +148,9 @@ pub struct GridArgs {
     /// Let N hostile peers attack at full speed, after the same load without them, and compare.
     #[arg(long, value_name = "N", value_parser = number(1, 64), conflicts_with_all = ["in_order", "kill", "partition"])]
     hostile: Option<usize>,
+    /// Let the hostile peers attack in this way only; may be repeated [default: in every way].
+    #[arg(long, value_name = "KIND", requires = "hostile")]
+    pub attack: Vec<Attack>,
     /// Requests a second, at random moments through random nodes (with --duration; with --hostile 10 by default).
     #[arg(long, value_name = "R", value_parser = rate, conflicts_with_all = ["in_order", "kill", "partition"])]
     rate: Option<f64>,

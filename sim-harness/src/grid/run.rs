@@ -141,7 +141,7 @@ impl Run<'_> {
         let mut all = Vec::new();
         for (name, niceness) in PHASES {
             self.stage(name, self.args.nodes);
-            let attackers = Attackers::start(self.cluster, niceness, attackers)?;
+            let attackers = Attackers::start(self.cluster, niceness, attackers, &self.args.attack)?;
             let attack = || attackers.watch(self.cluster, duration);
             let (mut answers, costs) = self.under_load(name, pace, attack)?;
             let phases = &mut findings.figures.hostile;

@@ -15,8 +15,7 @@ mod words;
 
 use std::convert::Infallible;
 
-use self::plan::Attack;
-pub use self::plan::{AttackPlan, Deeds, Tally};
+pub use self::plan::{Attack, AttackPlan, Deeds, Tally};
 
 /// Attacks at full speed until dropped. It must run on a tokio runtime with timers and network, best in a process of its
 /// own.

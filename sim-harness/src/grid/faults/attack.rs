@@ -15,6 +15,7 @@ use std::{
 };
 
 use anyhow::Context;
+use clap::ValueEnum as _;
 use serde::Serialize;
 
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
         },
         nodes::cluster::Cluster,
     },
-    hostile::Deeds,
+    hostile::{Attack, Deeds},
     usage,
 };
 
@@ -67,8 +68,13 @@ pub struct Attackers {
 }
 
 impl Attackers {
-    /// Starts `count` attackers on all nodes, which do everything they can.
-    pub fn start(cluster: &Cluster, niceness: Option<&str>, count: usize) -> anyhow::Result<Attackers> {
+    /// Starts `count` attackers on all nodes, which attack in the ways named, or in all where none is.
+    pub fn start(
+        cluster: &Cluster,
+        niceness: Option<&str>,
+        count: usize,
+        attacks: &[Attack],
+    ) -> anyhow::Result<Attackers> {
         let mut attackers = Attackers { children: Vec::new() };
         let Some(niceness) = niceness else { return Ok(attackers) };
         let own = env::current_exe().context("the place of this binary is unknown")?;
@@ -78,6 +84,9 @@ impl Attackers {
             for target in node.client().status().with_context(|| node.name.clone())?.listen {
                 command.arg("--target").arg(target);
             }
+        }
+        for attack in attacks.iter().filter_map(|attack| attack.to_possible_value()) {
+            command.args(["--attack", attack.get_name()]);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         for _ in 0..count {

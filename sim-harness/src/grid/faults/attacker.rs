@@ -1,6 +1,6 @@
 //! One hostile peer as a process of its own, so that what it costs is seen apart from what it does to others.
 //!
-//! It attacks in every way from its start until its standard input ends, so that it never outlives the harness, and then prints one
+//! It attacks in all ways that it was told from its start until its standard input ends, so that it never outlives the harness, and then prints one
 //! JSON object with what it did.
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
 use discovery::{GridId, Multiaddr};
 
 use crate::{
-    hostile::{self, AttackPlan, Tally},
+    hostile::{self, Attack, AttackPlan, Tally},
     print::print,
 };
 
@@ -24,11 +24,15 @@ pub struct AttackerArgs {
     /// Multiaddr of a victim; may be repeated.
     #[arg(long, required = true)]
     target: Vec<Multiaddr>,
+    /// One way to attack; may be repeated [default: all].
+    #[arg(long)]
+    attack: Vec<Attack>,
 }
 
 /// Attacks until standard input ends, and prints what it did.
 pub fn run(args: &AttackerArgs) -> anyhow::Result<ExitCode> {
-    let plan = AttackPlan { grid: GridId::new(&args.grid)?, targets: args.target.clone(), attacks: Vec::new() };
+    let plan =
+        AttackPlan { grid: GridId::new(&args.grid)?, targets: args.target.clone(), attacks: args.attack.clone() };
     let tally = Tally::new();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
