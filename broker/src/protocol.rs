@@ -395,7 +395,7 @@ impl Refusal {
             RefusalReason::NotEnough { .. } | RefusalReason::UplinkFull { .. } | RefusalReason::PriceChanged { .. } => {
                 true
             }
-            RefusalReason::NotAllowed(denial) => denial.rule == Rule::SiteShare,
+            RefusalReason::NotAllowed(denial) => matches!(denial.rule, Rule::SiteShare | Rule::OwnQueue),
             _ => false,
         };
         is_of_schedules && !self.hosts.is_empty()

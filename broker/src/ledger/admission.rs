@@ -34,11 +34,12 @@ pub fn fit_beside(schedule: &Schedule, capacity: &Amounts, grants: &[&Grant]) ->
 
 impl<B: Books> Ledger<B> {
     /// Promises these grants and what they put on the uplink, all of it or nothing, for a hold on `others` where there is no room on their own hosts; what is promised,
-    /// where that is something else, and from when to when.
+    /// where that is something else, and from when to when. What `user` holds, at this time, must leave the owner's own queue in order.
     pub(super) fn admit(
         &mut self,
         (grants, talk): (&[Grant], Option<Talk>),
         others: Option<&Substitutes<'_>>,
+        user: Option<Now>,
     ) -> Result<(Option<Vec<Grant>>, Window), RefusalReason> {
         let window = hull(grants).ok_or_else(|| RefusalReason::Malformed("no grant".to_owned()))?;
         let given = match self.check_room(grants) {
@@ -47,7 +48,16 @@ impl<B: Books> Ledger<B> {
         };
         let load = self.load_of(talk, grants.len(), window);
         self.check_room(load.as_slice())?;
-        self.promise(given.as_deref().unwrap_or(grants));
+        let promised = given.as_deref().unwrap_or(grants);
+        match user {
+            None => self.queue.reserve(promised),
+            Some(now) => {
+                if let Some(plan) = self.plan_around(now, promised)? {
+                    self.queue.adopt(plan);
+                }
+            }
+        }
+        self.promise(promised);
         self.promise(load.as_slice());
         Ok((given, window))
     }
@@ -169,7 +179,7 @@ mod tests {
         let hosts = ["h1", "h2"].map(|name| (host(name), Schedule::default())).to_vec();
         let limits = LedgerLimits::default();
         let (mut ledger, _) = Ledger::open(id("site"), limits, 7, testing::open_gate(), hosts, Vec::new(), at(0));
-        let admit = |ledger: &mut Ledger, grants: &[Grant]| ledger.admit((grants, None), None);
+        let admit = |ledger: &mut Ledger, grants: &[Grant]| ledger.admit((grants, None), None, None);
         // Each of the seats on h1 fits alone.
         let (first, second) =
             (grant(1, "h1", from_to(2_000, 2_050), 2_001), grant(2, "h1", from_to(2_040, 2_090), 2_000));

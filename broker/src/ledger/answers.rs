@@ -16,7 +16,7 @@ use crate::{
     },
     time::{Now, Time, Window},
     traffic::Talk,
-    trust::Permit,
+    trust::{Permit, Rule},
 };
 
 impl<B: Books> Ledger<B> {
@@ -114,7 +114,7 @@ impl<B: Books> Ledger<B> {
         let may_substitute = hold.may_substitute && hold.grants.len() <= SEATS_THAT_FIT;
         let others = may_substitute.then(|| Substitutes::of(&hold, &permit));
         let talk = talk_of(&permit);
-        let (given, window) = match self.admit((&hold.grants, talk), others.as_ref()) {
+        let (given, window) = match self.admit((&hold.grants, talk), others.as_ref(), Some(now)) {
             Ok(admitted) => admitted,
             Err(reason) => return self.refusal_with_states(reason, (&hold.grants, talk), now),
         };
@@ -150,7 +150,10 @@ impl<B: Books> Ledger<B> {
         now: Now,
     ) -> SiteAnswer {
         let uplink = talk.and(self.uplink()).map(|uplink| &uplink.host().id);
-        let hosts = self.states_of(grants.iter().map(Grant::host).chain(uplink), now);
+        let mut hosts = self.states_of(grants.iter().map(Grant::host).chain(uplink), now);
+        if matches!(&reason, RefusalReason::NotAllowed(denial) if denial.rule == Rule::OwnQueue) {
+            self.add_planned(&mut hosts);
+        }
         SiteAnswer::Refused(Refusal { reason, version: self.version, hosts })
     }
 

@@ -12,7 +12,7 @@ use crate::{
     ids::{HostId, Network, RequestId, ShapeNumber, SiteId},
     protocol::{AttemptId, Grant},
     resources::Amounts,
-    time::{Millis, Time, Window},
+    time::{Millis, Span, Time, Window},
     traffic::Talk,
     trust::{PublicKey, SignedText},
 };
@@ -31,6 +31,10 @@ pub enum Record {
     Remove(AttemptId),
     /// The booking has ended, and has cost something.
     Charge(Charge),
+    /// A job of the owner's own queue is new or has changed.
+    Queue(QueuedJob),
+    /// Such a job has ended, or was taken out.
+    Dequeue(AttemptId),
 }
 
 impl Record {
@@ -41,6 +45,8 @@ impl Record {
             Record::Put(BookingRecord { attempt, .. })
             | Record::Gone(GoneRecord { attempt, .. })
             | Record::Charge(Charge { attempt, .. })
+            | Record::Queue(QueuedJob { attempt, .. })
+            | Record::Dequeue(attempt)
             | Record::Remove(attempt) => attempt,
         }
     }
@@ -64,6 +70,8 @@ pub struct Kept {
     pub gone: Vec<GoneRecord>,
     /// What bookings have cost that have ended.
     pub charges: Vec<Charge>,
+    /// The owner's own queue.
+    pub queue: Vec<QueuedJob>,
 }
 
 impl From<Vec<BookingRecord>> for Kept {
@@ -120,6 +128,24 @@ pub struct BookingRecord {
     /// The traffic of its request, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub talk: Option<Box<Talk>>,
+}
+
+/// A job of the owner that the site may move until it begins: like amounts on each of several hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedJob {
+    /// What it is booked under when it runs: its site, its name, and the number 0.
+    pub attempt: AttemptId,
+    /// When it came.
+    pub arrival: Time,
+    /// How long it runs.
+    pub length: Span,
+    /// When it should have ended; none when it is never late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Time>,
+    /// Hosts, at least one.
+    pub hosts: u32,
+    /// What it takes of each.
+    pub amounts: Amounts,
 }
 
 /// The owner's own work on one host.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: outputs come in the order in which they must happen; see [`super::Ledger`].
 
-use super::{FeedReport, LocalWork, Record};
+use super::{FeedReport, LocalWork, QueueError, QueueOrder, QueuedJob, Record};
 use crate::{
     ids::{Network, RequestId, SiteId},
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleChange, SiteAnswer, SiteRequest},
@@ -47,6 +47,15 @@ pub enum Event {
         token: ReplyToken,
         /// The work, one entry a host.
         works: Vec<LocalWork>,
+        /// The jobs that wait, for the own queue. Whoever feeds them begins them: then they are work.
+        queue: Vec<QueuedJob>,
+    },
+    /// The owner wants something of the own queue.
+    Queue {
+        /// Goes back with the result.
+        token: ReplyToken,
+        /// What.
+        order: QueueOrder,
     },
     /// An answer to [`Output::Inquire`].
     StatusReceived {
@@ -83,6 +92,13 @@ pub enum Output {
         token: ReplyToken,
         /// The result.
         report: FeedReport,
+    },
+    /// Report the result of an [`Event::Queue`].
+    QueueChanged {
+        /// Its token.
+        token: ReplyToken,
+        /// The result.
+        result: Result<(), QueueError>,
     },
     /// Ask a node for the outcome of an attempt, and feed its answer back as [`Event::StatusReceived`]; no answer is no event.
     Inquire {

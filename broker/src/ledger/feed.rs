@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Books, Ledger, LocalWork, Output, ReplyToken, local::ENTRIES_MAX};
+use super::{Books, Ledger, LocalWork, Output, QueuedJob, ReplyToken, local::ENTRIES_MAX};
 use crate::{
     amount::Amount,
     ids::{HostId, RequestId},
@@ -37,6 +37,8 @@ pub struct FeedReport {
     pub short: usize,
     /// Work that was not entered whole, because there are too many entries of own work or it ends too far ahead.
     pub left_out: usize,
+    /// Jobs that wait in the own queue now.
+    pub queued: usize,
 }
 
 /// A piece of work on one host; equal ones are the same.
@@ -132,7 +134,12 @@ struct Cut {
 
 impl<B: Books> Ledger<B> {
     /// Applies a report: enters what is new in it and removes what is missing from it.
-    pub(super) fn on_feed(&mut self, now: Now, token: ReplyToken, mut works: Vec<LocalWork>) {
+    pub(super) fn on_feed(
+        &mut self,
+        now: Now,
+        token: ReplyToken,
+        (mut works, queue): (Vec<LocalWork>, Vec<QueuedJob>),
+    ) {
         // The earliest first, should there not be room for all.
         works.sort_by(|a, b| (a.window.start, &a.id, &a.host).cmp(&(b.window.start, &b.id, &b.host)));
         let present = now.utc.max(self.forgotten);
@@ -161,6 +168,9 @@ impl<B: Books> Ledger<B> {
                 }
             }
         }
+        let without_place = self.feed_queue(now, queue);
+        report.queued = self.fed_jobs();
+        report.left_out += without_place;
         self.outputs.push_back(Output::FeedApplied { token, report });
     }
 
@@ -225,7 +235,7 @@ impl<B: Books> Ledger<B> {
         let number = format!("{}.{}", self.version.incarnation, self.version.change);
         let Ok(id) = RequestId::new(&format!("{}-{number}", piece.name)) else { return false };
         let work = LocalWork { id, host: piece.host.clone(), window: piece.window(), amounts: piece.amounts.clone() };
-        self.enter_own(self.local_attempt(&work), work, Some(piece.name.as_str().into())).is_ok()
+        self.enter_own(self.own_attempt(&work.id), work, Some(piece.name.as_str().into())).is_ok()
     }
 }
 

@@ -54,14 +54,14 @@ fn drain(ledger: &mut Ledger, disk: &mut Disk) -> (Option<FeedReport>, usize) {
             Output::Persist(record) => panic!("{record:?}: nobody asks about own work, and it costs nothing"),
             Output::FeedApplied { report, .. } => told = Some(report),
             Output::Publish(_) | Output::Reply { .. } => {}
-            Output::Inquire { .. } => panic!("nobody has to be asked"),
+            Output::Inquire { .. } | Output::QueueChanged { .. } => panic!("nobody has to be asked"),
         }
     }
     (told, written)
 }
 
 fn feed(ledger: &mut Ledger, now: Now, works: &[LocalWork], disk: &mut Disk) -> (FeedReport, usize) {
-    ledger.handle(now, Event::Feed { token: ReplyToken(1), works: works.to_vec() });
+    ledger.handle(now, Event::Feed { token: ReplyToken(1), works: works.to_vec(), queue: Vec::new() });
     let (report, written) = drain(ledger, disk);
     (report.unwrap(), written)
 }

@@ -8,9 +8,10 @@
 use super::{Booking, BookingState, Books, Ledger, LocalWork};
 use crate::{
     cost::Cost,
-    ids::{RequestId, SeatNumber, ShapeNumber},
+    ids::{HostId, RequestId, SeatNumber, ShapeNumber},
     plan::Place,
     protocol::{AttemptId, ChangeKind, Grant, Places, RefusalReason, SiteAnswer},
+    resources::Amounts,
     tariff::Agreement,
     time::{Millis, Now, Window},
 };
@@ -23,8 +24,8 @@ const OWNER: &str = "owner";
 impl<B: Books> Ledger<B> {
     /// The attempt that own work of this name is booked under.
     #[must_use]
-    pub fn local_attempt(&self, work: &LocalWork) -> AttemptId {
-        AttemptId { entry_point: self.site.clone(), request: work.id.clone(), attempt: 0 }
+    pub fn own_attempt(&self, id: &RequestId) -> AttemptId {
+        AttemptId { entry_point: self.site.clone(), request: id.clone(), attempt: 0 }
     }
 
     /// Reservations that are the owner's own work.
@@ -45,7 +46,7 @@ impl<B: Books> Ledger<B> {
 
     /// Enters own work; entering the same again changes nothing. What has begun already counts from now on.
     pub(super) fn on_local(&mut self, now: Now, work: LocalWork) -> SiteAnswer {
-        let attempt = self.local_attempt(&work);
+        let attempt = self.own_attempt(&work.id);
         if self.bookings.contains_key(&attempt) {
             return self.confirmed(Places::new(), None);
         }
@@ -106,18 +107,21 @@ impl<B: Books> Ledger<B> {
     pub(super) fn enter_own(
         &mut self,
         attempt: AttemptId,
-        work: LocalWork,
+        LocalWork { host, window, amounts, .. }: LocalWork,
         fed_as: Option<Box<str>>,
     ) -> Result<(), RefusalReason> {
-        let LocalWork { host, window, amounts, .. } = work;
-        let grants = vec![Grant {
-            seat: SeatNumber(0),
-            place: Place::Host(host),
-            window,
-            amounts,
-            agreed: Agreement::default(),
-        }];
-        let (_, window) = self.admit((&grants, None), None)?;
+        let grant = own_grant((0, host), window, amounts);
+        self.book_own(attempt, vec![grant], fed_as)
+    }
+
+    /// Books the owner's own work of these grants if there is room for it.
+    pub(super) fn book_own(
+        &mut self,
+        attempt: AttemptId,
+        grants: Vec<Grant>,
+        fed_as: Option<Box<str>>,
+    ) -> Result<(), RefusalReason> {
+        let (_, window) = self.admit((&grants, None), None, None)?;
         self.reserve(&grants);
         let booking = Booking {
             attempt,
@@ -145,6 +149,11 @@ impl<B: Books> Ledger<B> {
     }
 }
 
+/// What the owner takes of a host, as the seat of this number.
+pub(super) fn own_grant((seat, host): (u32, HostId), window: Window, amounts: Amounts) -> Grant {
+    Grant { seat: SeatNumber(seat), place: Place::Host(host), window, amounts, agreed: Agreement::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{
@@ -155,7 +164,6 @@ mod tests {
         *,
     };
     use crate::{
-        ids::{HostId, RequestId},
         protocol::{AttemptStatus, HoldRequest, Refusal, SiteRequest},
         schedule::Schedule,
         time::{Span, Time},
@@ -186,7 +194,7 @@ mod tests {
                 Output::Persist(record) => records.push(record),
                 Output::Publish(parts) => published += parts.changes.len(),
                 Output::Reply { answer: told, .. } => answer = Some(told),
-                Output::Inquire { .. } | Output::FeedApplied { .. } => panic!("nobody has to be asked"),
+                _ => panic!("nobody has to be asked"),
             }
         }
         (answer.unwrap(), records, published)
@@ -219,7 +227,7 @@ mod tests {
         assert_eq!(again.local_work().count(), 1);
         assert_eq!(again.poll_timeout(), None, "nobody is asked whether it is still wanted");
         assert!(matches!(reason(enter(&mut again, work("w2", 2050, 2000)).0), RefusalReason::NotEnough { .. }));
-        let attempt = again.local_attempt(&work("w1", 0, 0));
+        let attempt = again.own_attempt(&work("w1", 0, 0).id);
         let (answer, _) = ask(&mut again, at(0), "stranger", SiteRequest::Release(attempt.clone()));
         assert!(matches!(reason(answer), RefusalReason::NotYours));
         let (answer, records) = ask(&mut again, at(0), "site", SiteRequest::Release(attempt));

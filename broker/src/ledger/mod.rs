@@ -29,6 +29,8 @@ mod local;
 #[cfg(test)]
 mod money_tests;
 mod opening;
+mod own_plan;
+mod queue;
 mod receipts;
 #[cfg(test)]
 mod receipts_tests;
@@ -61,16 +63,19 @@ use std::{
 use ed25519_dalek::SigningKey;
 
 use self::{
-    accounts::Accounts, expiring::Expiring, lapses::Lapses, shares::Shares, terms::Terms, tombstones::Tombstones,
+    accounts::Accounts, expiring::Expiring, lapses::Lapses, queue::Queue, shares::Shares, terms::Terms,
+    tombstones::Tombstones,
 };
 pub use self::{
     admission::fit_beside,
-    booking::{Booking, BookingRecord, BookingState, GoneRecord, Kept, LocalWork, Record},
+    booking::{Booking, BookingRecord, BookingState, GoneRecord, Kept, LocalWork, QueuedJob, Record},
     books::{Books, HostLedger},
     charges::{Charge, ChargedFor},
     events::{Event, Output, ReplyToken, ScheduleUpdateParts},
     feed::{FEED_NAME_BYTES_MAX, FeedReport},
     limits::LedgerLimits,
+    own_plan::PlannedJob,
+    queue::{JobStage, OwnJob, QUEUE_JOBS_MAX, QueueError, QueueOrder},
 };
 use crate::{
     cost::Cost,
@@ -117,6 +122,7 @@ pub struct Ledger<B = HostLedger> {
     /// The same, added up for each request of a user.
     spent: Expiring<(Option<PublicKey>, RequestId), Time, Cost>,
     terms: Terms,
+    queue: Queue,
     /// The schedules were cleared before this time.
     forgotten: Time,
     /// Before this time the schedules may show more than the bookings: the past of a booking is not given back.
@@ -181,20 +187,22 @@ impl<B: Books> Ledger<B> {
                 let answer = self.on_evict(now, &request);
                 self.outputs.push_back(Output::Reply { token, answer });
             }
-            Event::Feed { token, works } => self.on_feed(now, token, works),
+            Event::Feed { token, works, queue } => self.on_feed(now, token, (works, queue)),
+            Event::Queue { token, order } => self.on_queue(now, token, order),
             Event::StatusReceived { from, attempt, round, decision, booking } => {
                 self.on_status(now, &from, (&attempt, round), decision, booking);
             }
         }
+        self.run_queue(now);
     }
 
     /// When [`Ledger::handle_timeout`] must be called at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Millis> {
-        self.timers.first().map(|(at, _)| *at)
+        self.timers.first().map(|(at, _)| *at).into_iter().chain(self.queue.wakes_at()).min()
     }
 
-    /// Lets holds lapse, and asks for outcomes that did not arrive.
+    /// Lets holds lapse, asks for outcomes that did not arrive, and begins own jobs whose time has come.
     pub fn handle_timeout(&mut self, now: Now) {
         let due = self.timers.iter().take_while(|(at, _)| *at <= now.monotonic);
         let due: Vec<AttemptId> = due.map(|(_, attempt)| attempt.clone()).collect();
@@ -207,6 +215,7 @@ impl<B: Books> Ledger<B> {
                 Some(BookingState::Settled) | None => {}
             }
         }
+        self.run_queue(now);
     }
 
     /// Takes a new booking in.
@@ -270,6 +279,7 @@ impl<B: Books> Ledger<B> {
         for attempt in ended {
             let Some(booking) = self.end(&attempt) else { continue };
             self.begun.remove(&attempt);
+            self.forget_job(&attempt);
             self.charge(now, &booking, ChargedFor::Use);
             // It was confirmed to its end, so nobody who asks may hear that it was not.
             self.forget_on_disk(now, &booking, true);
@@ -300,6 +310,7 @@ impl<B: Books> Ledger<B> {
     fn put_back(&mut self, now: Now, attempt: &AttemptId) {
         let Some(booking) = self.end(attempt) else { return };
         self.begun.remove(attempt);
+        self.forget_job(attempt);
         self.lapses.note_end(now.monotonic, &booking);
         if booking.state.is_settled() || booking.is_left_unsettled(now.utc) {
             self.charge(now, &booking, ChargedFor::Cancellation);
@@ -321,6 +332,7 @@ impl<B: Books> Ledger<B> {
             }
         }
         self.release(&given_back, !booking.is_held());
+        self.queue.release(&given_back);
         if !booking.is_held() && !given_back.is_empty() {
             self.publish(&given_back, ChangeKind::Removed);
         }
@@ -404,6 +416,7 @@ impl<B: Books> Ledger<B> {
         }
         self.check_accounts()?;
         self.check_shares()?;
+        self.check_queue()?;
         self.units().try_for_each(|unit| self.check_books(unit))
     }
 

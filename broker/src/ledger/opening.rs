@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     Accounts, Booking, BookingRecord, BookingState, Books, Expiring, HostLedger, Kept, Lapses, Ledger, LedgerLimits,
-    Output, RETURNED_APART, ScheduleUpdateParts, Shares, Terms, Tombstones,
+    Output, Queue, RETURNED_APART, ScheduleUpdateParts, Shares, Terms, Tombstones,
 };
 use crate::{
     host::Host,
@@ -79,6 +79,7 @@ impl<B: Books> Ledger<B> {
             charged,
             spent,
             terms,
+            queue: Queue::default(),
             forgotten: Time::ZERO,
             settled_before: Time::ZERO,
             begun: BTreeSet::new(),
@@ -90,6 +91,7 @@ impl<B: Books> Ledger<B> {
             ledger.remember_gone(record);
         }
         kept.charges.iter().for_each(|charge| ledger.remember_charge(charge));
+        ledger.take_in_queue(now, kept.queue);
         (ledger, misfits)
     }
 
@@ -97,6 +99,7 @@ impl<B: Books> Ledger<B> {
     /// ledger is opened with these hosts; holds end, and their coordinators plan again. Others see a version that no change leads to,
     /// and fetch the schedules anew.
     pub fn replace_hosts(&mut self, now: Now, hosts: Vec<B>) -> Vec<BookingRecord> {
+        self.queue.forget_plan();
         let attempts: Vec<AttemptId> = self.bookings.keys().cloned().collect();
         let bookings: Vec<Booking> = attempts.iter().filter_map(|attempt| self.end(attempt)).collect();
         let (holds, reservations): (Vec<_>, Vec<_>) = bookings.into_iter().partition(Booking::is_held);
@@ -106,6 +109,7 @@ impl<B: Books> Ledger<B> {
         let misfits = self.take_in_all(now, reservations.iter().map(Booking::to_booking_record).collect());
         self.version.change += 1;
         self.outputs.push_back(Output::Publish(ScheduleUpdateParts { from: self.version, changes: Vec::new() }));
+        self.replan_queue(now);
         misfits
     }
 

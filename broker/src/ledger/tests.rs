@@ -106,7 +106,7 @@ pub(super) fn ask(ledger: &mut Ledger, now: Now, from: &str, request: SiteReques
         match ledger.poll_output().expect("every request is answered") {
             Output::Persist(record) => records.push(record),
             Output::Reply { answer, .. } => return (answer, records),
-            Output::Publish(_) | Output::Inquire { .. } | Output::FeedApplied { .. } => {}
+            _ => {}
         }
     }
 }
@@ -292,7 +292,7 @@ fn what_a_crash_leaves_is_in_force_again() {
 fn records_of(records: &[Record]) -> Vec<BookingRecord> {
     let put = |record: &Record| match record {
         Record::Put(kept) => Some(kept.clone()),
-        Record::Gone(_) | Record::Remove(_) | Record::Charge(_) => None,
+        _ => None,
     };
     records.iter().filter_map(put).collect()
 }

@@ -67,7 +67,7 @@ fn records(ledger: &Ledger) -> Vec<BookingRecord> {
     let kept = ledger.bookings().filter(|booking| !booking.is_held());
     let put = kept.filter_map(|booking| match booking.to_record() {
         Record::Put(record) => Some(record),
-        Record::Gone(_) | Record::Remove(_) | Record::Charge(_) => None,
+        _ => None,
     });
     put.collect()
 }

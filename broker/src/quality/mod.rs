@@ -16,5 +16,5 @@ mod timetable;
 
 pub use self::{
     job::{Amounts, Job, JobKey, Place, Quality, RESOURCES_MAX},
-    timetable::{Arrivals, PlanError, Timetable},
+    timetable::{Arrivals, PlanError, Taken, Timetable},
 };

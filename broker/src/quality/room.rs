@@ -80,9 +80,9 @@ impl Room {
         if job.hosts == 0 || range.len() < job.hosts {
             return None;
         }
-        let hosts = &self.hosts[range.clone()];
+        let hosts = &mut self.hosts[range.clone()];
         self.firsts.clear();
-        self.firsts.extend(hosts.iter().map(|host| host.first(from_s, latest_s, &ask)));
+        self.firsts.extend(hosts.iter_mut().map(|host| host.first(from_s, latest_s, &ask)));
         let start_s = loop {
             self.sorted.clone_from(&self.firsts);
             // Before this second fewer hosts than needed take it together.
@@ -91,7 +91,7 @@ impl Room {
                 return None;
             }
             let mut free = 0;
-            for (first_s, host) in self.firsts.iter_mut().zip(hosts) {
+            for (first_s, host) in self.firsts.iter_mut().zip(hosts.iter_mut()) {
                 if *first_s < nth_s {
                     *first_s = host.first(nth_s, latest_s, &ask);
                 }
@@ -123,19 +123,22 @@ impl Room {
     }
 
     /// The clusters in which a placed job might start earlier by what has become free: on one host at least it could use that.
-    pub fn gaining(&self, job: &Job, clusters: &[usize], place: &Place, freed: &Freed) -> Vec<usize> {
+    pub fn gaining(&mut self, job: &Job, clusters: &[usize], place: &Place, freed: &Freed) -> Vec<usize> {
         let ask = job.ask();
-        let gains = |host: usize, (from_s, to_s): (i64, i64)| {
-            let first_s = from_s.saturating_sub(job.length_s - 1).max(self.now_s);
-            let latest_s = to_s.min(place.start_s) - 1;
-            // Its own place hides what is free for it there.
-            let is_own = first_s <= latest_s && place.hosts.contains(&host);
-            is_own || self.hosts[host].first(first_s, latest_s, &ask) <= latest_s
-        };
-        let gaining = clusters
-            .iter()
-            .filter(|cluster| freed.0.range(self.cluster(**cluster)).any(|(host, window)| gains(*host, *window)));
-        gaining.copied().collect()
+        let mut gaining = Vec::new();
+        for cluster in clusters {
+            let gains = freed.0.range(self.cluster(*cluster)).any(|(host, (from_s, to_s))| {
+                let first_s = from_s.saturating_sub(job.length_s - 1).max(self.now_s);
+                let latest_s = (*to_s).min(place.start_s) - 1;
+                // Its own place hides what is free for it there.
+                let is_own = first_s <= latest_s && place.hosts.contains(host);
+                is_own || self.hosts[*host].first(first_s, latest_s, &ask) <= latest_s
+            });
+            if gains {
+                gaining.push(*cluster);
+            }
+        }
+        gaining
     }
 
     /// Whether each of a place's hosts takes the job there.

@@ -32,6 +32,19 @@ impl Planned {
     }
 }
 
+/// What something other than the plan's own jobs takes of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// The host's number.
+    pub host: usize,
+    /// From this second on.
+    pub from_s: i64,
+    /// Until this second.
+    pub to_s: i64,
+    /// How much.
+    pub amounts: Amounts,
+}
+
 /// Why something could not be planned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
@@ -96,6 +109,12 @@ impl Timetable {
     /// The jobs that wait, by planned start.
     pub fn waiting(&self) -> impl Iterator<Item = (JobKey, &Place)> {
         self.starts.iter().filter_map(|(_, key)| Some((*key, &self.waiting.get(key)?.place)))
+    }
+
+    /// A job that waits.
+    #[must_use]
+    pub fn job(&self, key: JobKey) -> Option<&Job> {
+        self.waiting.get(&key).map(|planned| &*planned.job)
     }
 
     /// The jobs that run and should have ended before this second.
@@ -200,6 +219,46 @@ impl Timetable {
         self.mend(&hosts, old_s, until_s);
     }
 
+    /// Where a job waits to run.
+    #[must_use]
+    pub fn place(&self, key: JobKey) -> Option<&Place> {
+        self.waiting.get(&key).map(|planned| &planned.place)
+    }
+
+    /// A job that waits goes where it starts first from a second on, which has not passed.
+    pub fn replan(&mut self, key: JobKey, from_s: i64) {
+        let Some(planned) = self.waiting.get_mut(&key) else { return };
+        self.starts.remove(&(planned.place.start_s, key));
+        self.room.take_out(&planned.job, &planned.place);
+        planned.place = self.room.earliest_of(&planned.job, &planned.clusters, from_s).unwrap_or_else(Place::never);
+        self.room.put(&planned.job, &planned.place);
+        self.starts.insert((planned.place.start_s, key));
+    }
+
+    /// A job that waits leaves the plan, and what comes next may have its place: nothing moves forward.
+    pub fn withdraw(&mut self, key: JobKey) {
+        let Some(planned) = self.waiting.remove(&key) else { return };
+        self.starts.remove(&(planned.place.start_s, key));
+        self.room.take_out(&planned.job, &planned.place);
+    }
+
+    /// Something else takes amounts of hosts, whatever is planned there. Jobs that wait and no longer fit move.
+    pub fn reserve(&mut self, taken: &[Taken]) {
+        taken.iter().for_each(|one| self.room.take(one.host, one.from_s, one.to_s, &one.amounts));
+        if let Some((hosts, from_s, to_s)) = span_of(taken) {
+            self.room.forget(&hosts);
+            self.mend(&hosts, from_s, to_s);
+        }
+    }
+
+    /// What was reserved is free again. What waits moves forward into it.
+    pub fn release(&mut self, taken: &[Taken]) {
+        taken.iter().for_each(|one| self.room.give_back(one.host, one.from_s, one.to_s, &one.amounts));
+        if let Some((hosts, from_s, to_s)) = span_of(taken) {
+            self.pull_forward(&hosts, from_s, to_s);
+        }
+    }
+
     /// A host fails or is taken out, until it is planned to be back. Returns the jobs that ran there, which are no longer in the plan.
     pub fn lose(&mut self, host: usize, until_s: i64) -> Vec<JobKey> {
         let Some(capacity) = self.room.capacity(host).copied() else { return Vec::new() };
@@ -280,4 +339,12 @@ impl Timetable {
             self.room.put(&planned.job, &planned.place);
         }
     }
+}
+
+/// The hosts, and from when to when something of them is taken; none of nothing.
+fn span_of(taken: &[Taken]) -> Option<(Vec<usize>, i64, i64)> {
+    let hosts: BTreeSet<usize> = taken.iter().map(|one| one.host).collect();
+    let from_s = taken.iter().map(|one| one.from_s).min()?;
+    let to_s = taken.iter().map(|one| one.to_s).max()?;
+    Some((hosts.into_iter().collect(), from_s, to_s))
 }

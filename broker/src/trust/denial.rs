@@ -97,6 +97,8 @@ rules! {
     MaxReach = "max-reach",
     /// The share of the site of one user, of one other node, or of one network.
     SiteShare = "site-share",
+    /// What the owner's own jobs lose by it.
+    OwnQueue = "own-queue",
     /// Holds that a node let lapse.
     LapsedHolds = "lapsed-holds",
     /// The owner is not emptying the site.

@@ -35,6 +35,10 @@ pub struct OwnerPolicy {
     pub site_share_percent: Option<u8>,
     /// The limits of users whose credentials have none.
     pub limits: Limits,
+    /// How much, in percent, all holds together may cost the owner's own jobs that wait: of the jobs in time, and of the mean slowdown.
+    pub quality_loss_percent: u32,
+    /// Own jobs that would begin within this time count for that.
+    pub quality_horizon: Span,
     /// Whether the bookings are published with their users; otherwise the grid sees only how much is free.
     pub publishes_bookings: bool,
 }
@@ -56,6 +60,8 @@ impl Default for OwnerPolicy {
                 max_credits: None,
                 max_reach_s: None,
             },
+            quality_loss_percent: 10,
+            quality_horizon: Span(7 * 86_400),
             publishes_bookings: true,
         }
     }

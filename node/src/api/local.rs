@@ -19,6 +19,7 @@ use super::{
     authority::About,
     extract::{Body, Path},
     problem::Problem,
+    queue::{JobView, own_jobs},
     requests::{ambiguous, read_body},
     schema,
     state::ApiState,
@@ -26,7 +27,7 @@ use super::{
 use crate::{site::feed::FeedState, trust::new_request_id};
 
 /// How long the ledger may take, its write to disk included.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Body of `POST /v1/local`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -74,8 +75,10 @@ impl LocalView {
 /// Answer of `GET /v1/local`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LocalList {
-    /// In the order of the names.
+    /// In the order of the names; a job of the own queue that runs is not among them.
     pub local: Vec<LocalView>,
+    /// The own queue, in the order in which its jobs begin.
+    pub queue: Vec<JobView>,
     /// What is promised to users of the grid, seat by seat.
     pub promised: Vec<PromiseView>,
     /// Whether this site promises nothing more.
@@ -126,15 +129,17 @@ pub struct FeedView {
     pub elsewhere: usize,
     /// Work of which a part was promised to others before.
     pub short: usize,
-    /// Work of which not all could be entered: too much of it, or too far ahead.
+    /// Work of which not all could be entered: too much of it, or too far ahead; and jobs that no hosts could hold.
     pub left_out: usize,
+    /// Jobs that wait.
+    pub queued: usize,
 }
 
 impl FeedView {
     fn new(state: FeedState) -> FeedView {
         let FeedState { heard, report, failure } = state;
-        let FeedReport { pieces, elsewhere, short, left_out, .. } = report;
-        FeedView { heard, failure, entries: pieces, elsewhere, short, left_out }
+        let FeedReport { pieces, elsewhere, short, left_out, queued, .. } = report;
+        FeedView { heard, failure, entries: pieces, elsewhere, short, left_out, queued }
     }
 }
 
@@ -143,9 +148,12 @@ impl FeedView {
 pub async fn list_local_work(State(state): State<Arc<ApiState>>) -> Json<LocalList> {
     let is_draining = state.upkeep.is_draining();
     let ledger = state.ledger.lock();
-    let local = ledger.local_work().map(LocalView::new).collect();
+    let queue = own_jobs(&ledger);
+    let is_job = |booking: &&Booking| queue.iter().any(|job| job.id == booking.attempt.request);
+    let local = ledger.local_work().filter(|booking| !is_job(booking)).map(LocalView::new).collect();
     Json(LocalList {
         local,
+        queue,
         promised: promised(&ledger),
         is_draining,
         feed: state.feed.as_ref().map(|feed| FeedView::new(feed.get())),
@@ -190,10 +198,15 @@ fn work_of(state: &ApiState, entry: LocalEntry) -> Result<LocalWork, Problem> {
     if amounts.is_empty() || !known {
         return Err(Problem::wrong("amounts", format_args!("expected some of what host {} has", host.id)));
     }
-    let id = new_request_id().map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    let id = RequestId::new(&format!("local-{id}"))
-        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let id = new_name("local")?;
     Ok(LocalWork { id, host: host.id.clone(), window: Window { start: entry.start, end: entry.end }, amounts })
+}
+
+/// A name that nothing else has, with `what` in front.
+pub(super) fn new_name(what: &str) -> Result<RequestId, Problem> {
+    let failed = |error: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error);
+    let id = new_request_id().map_err(|error| failed(error.to_string()))?;
+    RequestId::new(&format!("{what}-{id}")).map_err(|error| failed(error.to_string()))
 }
 
 /// Takes own work out.

@@ -22,6 +22,7 @@ mod page;
 pub mod plan;
 pub mod prices;
 pub mod problem;
+pub mod queue;
 pub mod rates;
 pub mod receipts;
 pub mod request_view;
@@ -148,6 +149,10 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::Operator, routes!(local::enter_local_work))
         .with(Access::Operator, routes!(local::remove_local_work))
         .with(Access::Operator, routes!(local::take_back_hosts))
+        .with(Access::Operator, routes!(queue::queue_jobs))
+        .with(Access::Operator, routes!(queue::remove_job))
+        .with(Access::Operator, routes!(queue::end_job))
+        .with(Access::Operator, routes!(queue::extend_job))
         .with(Access::Operator, routes!(upkeep::drain_site))
         .with(Access::Operator, routes!(upkeep::reload_configuration))
         .with(Access::Read, routes!(usage::show_usage))

@@ -369,6 +369,11 @@ pub fn local_path(selector: &str) -> String {
     escaped("/v1/local/", selector)
 }
 
+/// The path of a job of the own queue.
+pub fn job_path(selector: &str) -> String {
+    escaped("/v1/local/queue/", selector)
+}
+
 fn escaped(path: &str, selector: &str) -> String {
     let mut path = path.to_owned();
     for byte in selector.bytes() {

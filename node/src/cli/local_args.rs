@@ -2,6 +2,8 @@
 //!
 //! Invariant: as in `args`, nothing is said here about what they do.
 
+use std::path::PathBuf;
+
 use broker::time::Span;
 use clap::{Args, Subcommand};
 
@@ -24,6 +26,8 @@ pub enum LocalCommand {
     List,
     /// Remove own work, and give the rest of its time to the grid
     Remove(LocalRemoveArgs),
+    /// The own queue: jobs of the owner that the site may move until they begin
+    Queue(QueueArgs),
     /// Take this site's hosts back from a request; its user gets others if there are any
     Evict(LocalEvictArgs),
 }
@@ -43,7 +47,80 @@ pub struct LocalAddArgs {
     /// How long, in place of the end
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_span, conflicts_with = "until")]
     pub duration: Option<Span>,
-    /// Cores, such as 4 or 2.5 [default, when nothing is said to be used: all of the host]
+    /// What it uses [default: all of the host]
+    #[command(flatten)]
+    pub amounts: AmountArgs,
+}
+
+/// `kolo local queue`
+#[derive(Debug, Args)]
+pub struct QueueArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: QueueCommand,
+}
+
+/// The commands of `kolo local queue`.
+#[derive(Debug, Subcommand)]
+pub enum QueueCommand {
+    /// Add a job, or those of a file; each begins by itself when its hosts are free
+    Add(JobArgs),
+    /// List the jobs, with where and when each runs or is planned to run
+    List,
+    /// Take a job out, whether it waits or runs
+    Remove(JobIdArgs),
+    /// Say that a job that runs has ended early: what waits moves forward
+    Done(JobIdArgs),
+    /// Say that a job takes longer: what waits moves back
+    Extend(JobLongerArgs),
+}
+
+/// `kolo local queue add`
+#[derive(Debug, Args)]
+pub struct JobArgs {
+    /// File with [[job]] tables (TOML, or JSON with a list "job"), each with length, amounts, and perhaps id, hosts, deadline
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["id", "length", "deadline", "hosts", "cpu", "memory", "disk", "gpu", "uses"])]
+    pub file: Option<PathBuf>,
+    /// Its name [default: a new one]
+    #[arg(long, value_name = "NAME")]
+    pub id: Option<String>,
+    /// How long it runs
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_span, required_unless_present = "file")]
+    pub length: Option<Span>,
+    /// When it should have ended, such as tomorrow 08:00
+    #[arg(long, value_name = "TIME", num_args = 1..=2)]
+    pub deadline: Vec<String>,
+    /// How many hosts it runs on
+    #[arg(short = 'N', long, value_name = "COUNT", default_value_t = 1)]
+    pub hosts: u32,
+    /// What it uses of each host
+    #[command(flatten)]
+    pub amounts: AmountArgs,
+}
+
+/// A job of the own queue.
+#[derive(Debug, Args)]
+pub struct JobIdArgs {
+    /// Id, or the unique beginning of one
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// `kolo local queue extend`
+#[derive(Debug, Args)]
+pub struct JobLongerArgs {
+    /// Id, or the unique beginning of one
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// How much longer it takes
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_span)]
+    pub longer: Span,
+}
+
+/// What own work uses of a host.
+#[derive(Debug, Args)]
+pub struct AmountArgs {
+    /// Cores, such as 4 or 2.5
     #[arg(long, value_name = "CORES")]
     pub cpu: Option<String>,
     /// Memory, such as 8GiB

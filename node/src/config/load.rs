@@ -466,6 +466,8 @@ fn policy(settings: &PolicySettings, places: &Places) -> Result<OwnerPolicy, Con
             max_credits: settings.max_credits,
             ..OwnerPolicy::default().limits
         },
+        quality_loss_percent: settings.quality_loss.0,
+        quality_horizon: settings.quality_horizon,
         publishes_bookings: settings.tell_bookings,
     })
 }

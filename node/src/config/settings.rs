@@ -24,7 +24,7 @@ use super::{
     hosts::HostTable,
     keys::settings,
     prices::PriceTable,
-    values::{LogFormat, Percent, Program, Rate},
+    values::{LogFormat, Loss, Percent, Program, Rate},
 };
 
 /// Where the local API listens unless told otherwise.
@@ -170,6 +170,10 @@ settings! {
         max_host_hours: Option<u64> = user_limits().max_host_hours, "HOURS", unset "any", example "500";
         /// Most credits, in sum for the reservations that have not ended, of one user whose credential has no limit.
         max_credits: Option<u32> = user_limits().max_credits, "CREDITS", unset "any", example "100";
+        /// How much all holds together may cost own jobs that wait (kolo local queue): of the jobs in time, and of their mean slowdown.
+        quality_loss: Loss = Loss::default(), "PERCENT";
+        /// Own jobs that would begin within this time count for that.
+        quality_horizon: Span = OwnerPolicy::default().quality_horizon, "DURATION";
         /// Whether other sites see who has reserved what here; else they see how much is free.
         tell_bookings: bool = OwnerPolicy::default().publishes_bookings, "BOOL";
     }

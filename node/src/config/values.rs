@@ -15,7 +15,7 @@ use broker::{
     request::Effort,
     resources::{Attributes, ResourceName},
     time::{Millis, Span},
-    trust::DailyHours,
+    trust::{DailyHours, OwnerPolicy},
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
@@ -152,6 +152,7 @@ text! {
     Millis, read_millis, |millis: &Millis| format_duration(Duration::from_millis(millis.0));
     Span, parse_span, |span: &Span| format_span(*span);
     Percent, Percent::parse, Percent::to_string;
+    Loss, Loss::parse, Loss::to_string;
     Rate, Rate::parse, Rate::to_string;
     DailyHours, parse_hours, |hours: &DailyHours| format_hours(*hours);
     SocketAddr, read_address, SocketAddr::to_string;
@@ -300,6 +301,34 @@ impl Display for Percent {
     }
 }
 
+/// How much of something may be lost, in percent; more than all of it where that is a mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss(pub u32);
+
+impl Default for Loss {
+    fn default() -> Loss {
+        Loss(OwnerPolicy::default().quality_loss_percent)
+    }
+}
+
+impl Loss {
+    /// Reads `10%`.
+    ///
+    /// # Errors
+    /// What was expected.
+    fn parse(text: &str) -> Result<Loss, String> {
+        let number = text.trim().strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
+        let loss = number.filter(|percent| *percent <= 10_000).map(Loss);
+        loss.ok_or_else(|| format!("{text:?}: expected 0% (nothing) to 10000%"))
+    }
+}
+
+impl Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
 /// Reads `18:00-08:00` as seconds after midnight; the minute hand is right, the hour may be any.
 pub fn parse_clocks(text: &str) -> Option<(u32, u32)> {
     let clock = |text: &str| {
@@ -344,6 +373,16 @@ mod tests {
         }
         assert_eq!(Percent::HALF.of(5), 2);
         assert_eq!(Percent::parse("100%").map(|share| share.of(u64::MAX)), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn a_loss_may_be_nothing_and_is_written_as_it_is_read() {
+        for text in ["0%", "10%", "10000%"] {
+            assert_eq!(Loss::parse(text).unwrap().to_string(), text);
+        }
+        for text in ["10", "-1%", "10001%", "1.5%"] {
+            assert!(Loss::parse(text).is_err_and(|error| error.contains("expected 0% (nothing)")), "{text}");
+        }
     }
 
     #[test]

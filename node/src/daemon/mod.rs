@@ -125,8 +125,9 @@ async fn run_from(
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, shares).await?;
     let address = doors.address;
-    let kept = Kept { bookings: remembered.reservations, gone: remembered.gone, charges: remembered.charges };
-    let Remembered { requests: records, tied, activations, known_peers, incarnation, .. } = remembered;
+    let Remembered { reservations: bookings, gone, charges, queue, requests: records, .. } = remembered;
+    let Remembered { tied, activations, known_peers, incarnation, .. } = remembered;
+    let kept = Kept { bookings, gone, charges, queue };
     let site_id = identity.site_id().clone();
     let gate = open_gate(&config, &grid, &data_dir);
     let ledger = open_ledger(&config, &gate, &identity, incarnation, kept, clock);

@@ -247,6 +247,7 @@ impl Metrics {
             ("elsewhere", report.elsewhere),
             ("short", report.short),
             ("left_out", report.left_out),
+            ("queued", report.queued),
         ];
         for (state, count) in counts {
             self.feed_entries.get_or_create(&[("state", state)]).set(whole(count));

@@ -69,7 +69,7 @@ impl Promises {
     pub fn note(&mut self, record: &Record, now: Time) -> Option<News> {
         let gone = match record {
             Record::Put(booking) => return self.note_booking(booking),
-            Record::Charge(_) => return None,
+            Record::Charge(_) | Record::Queue(_) | Record::Dequeue(_) => return None,
             Record::Gone(_) | Record::Remove(_) => record.attempt(),
         };
         let promise = self.0.remove(gone)?;

@@ -13,7 +13,10 @@ use std::{
 use broker::{
     host::Host,
     ids::{Network, RequestId, SiteId},
-    ledger::{BookingRecord, Charge, Event, FeedReport, HostLedger, Ledger, LocalWork, Output, Record, ReplyToken},
+    ledger::{
+        BookingRecord, Charge, Event, FeedReport, HostLedger, Ledger, LocalWork, Output, QueueError, QueueOrder,
+        QueuedJob, Record, ReplyToken,
+    },
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
     schedule::Schedule,
     time::Millis,
@@ -126,7 +129,8 @@ enum Message {
     Ask { from: SiteId, network: Option<Network>, request: SiteRequest, reply: ReplyTo },
     Local { work: LocalWork, reply: ReplyTo },
     Evict { request: RequestId, reply: ReplyTo },
-    Feed { works: Vec<LocalWork>, reply: oneshot::Sender<FeedReport> },
+    Feed { works: Vec<LocalWork>, queue: Vec<QueuedJob>, reply: oneshot::Sender<FeedReport> },
+    Order { order: QueueOrder, reply: oneshot::Sender<Result<(), QueueError>> },
     Status(Event),
 }
 
@@ -236,9 +240,18 @@ impl OwnSite {
         self.send(|reply| Message::Evict { request, reply: ReplyTo::Own(reply) }, timeout).await
     }
 
-    /// Replaces the own work that the feed reported before by these `works`.
-    pub async fn feed(&self, works: Vec<LocalWork>, timeout: Duration) -> Result<FeedReport, String> {
-        self.send(|reply| Message::Feed { works, reply }, timeout).await
+    /// Replaces the own work that the feed reported before by these `works`, and its jobs that wait by this `queue`.
+    pub async fn feed(
+        &self,
+        (works, queue): (Vec<LocalWork>, Vec<QueuedJob>),
+        timeout: Duration,
+    ) -> Result<FeedReport, String> {
+        self.send(|reply| Message::Feed { works, queue, reply }, timeout).await
+    }
+
+    /// Carries an order of the owner's own queue out.
+    pub async fn order(&self, order: QueueOrder, timeout: Duration) -> Result<Result<(), QueueError>, String> {
+        self.send(|reply| Message::Order { order, reply }, timeout).await
     }
 
     async fn send<T>(
@@ -269,6 +282,7 @@ pub struct SiteTask {
     messages: mpsc::Receiver<Message>,
     replies: BTreeMap<u64, Asked>,
     reports: BTreeMap<u64, oneshot::Sender<FeedReport>>,
+    orders: BTreeMap<u64, oneshot::Sender<Result<(), QueueError>>>,
     next_token: u64,
 }
 
@@ -308,6 +322,7 @@ impl SiteTask {
             messages: queue.receiver,
             replies: BTreeMap::new(),
             reports: BTreeMap::new(),
+            orders: BTreeMap::new(),
             next_token: 0,
         }
     }
@@ -363,10 +378,15 @@ impl SiteTask {
             Message::Status(event) => event,
             Message::Local { work, reply } => Event::Local { token: self.own_token(reply), work },
             Message::Evict { request, reply } => Event::Evict { token: self.own_token(reply), request },
-            Message::Feed { works, reply } => {
+            Message::Feed { works, queue, reply } => {
                 self.next_token += 1;
                 self.reports.insert(self.next_token, reply);
-                Event::Feed { token: ReplyToken(self.next_token), works }
+                Event::Feed { token: ReplyToken(self.next_token), works, queue }
+            }
+            Message::Order { order, reply } => {
+                self.next_token += 1;
+                self.orders.insert(self.next_token, reply);
+                Event::Queue { token: ReplyToken(self.next_token), order }
             }
             Message::Ask { from, network, request, reply } => {
                 if let Some(refusal) = self.refusal_of_takeover(&from, &request) {
@@ -447,6 +467,12 @@ impl SiteTask {
                     if let Some(reply) = self.reports.remove(&token.0) {
                         // The feed may have given up waiting.
                         let _ = reply.send(report);
+                    }
+                }
+                Output::QueueChanged { token, result } => {
+                    if let Some(reply) = self.orders.remove(&token.0) {
+                        // The asker may have given up waiting.
+                        let _ = reply.send(result);
                     }
                 }
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use broker::{
     ids::{RequestId, SiteId},
-    ledger::{BookingRecord, Charge, GoneRecord, Record},
+    ledger::{BookingRecord, Charge, GoneRecord, QueuedJob, Record},
     negotiation::RequestRecord,
     protocol::AttemptId,
 };
@@ -79,6 +79,8 @@ pub struct Remembered {
     pub gone: Vec<GoneRecord>,
     /// What bookings of this site have cost that have ended.
     pub charges: Vec<Charge>,
+    /// The owner's own queue.
+    pub queue: Vec<QueuedJob>,
     /// Requests that this node coordinates.
     pub requests: Vec<RequestRecord>,
     /// What the owner's hook knows of bookings.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     ids::{RequestId, SiteId},
-    ledger::{BookingRecord, Charge, GoneRecord, Record},
+    ledger::{BookingRecord, Charge, GoneRecord, QueuedJob, Record},
     negotiation::{Decision, RequestRecord},
     protocol::AttemptId,
 };
@@ -44,11 +44,13 @@ pub enum Table {
     Waiting = 6,
     /// Which requests are reserved together or not at all.
     Tied = 7,
+    /// The owner's own queue.
+    Queue = 8,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 7] = [
+    pub const ALL: [Table; 8] = [
         Table::Reservations,
         Table::Requests,
         Table::Facts,
@@ -56,6 +58,7 @@ impl Table {
         Table::Charges,
         Table::Waiting,
         Table::Tied,
+        Table::Queue,
     ];
 
     /// Its name in messages.
@@ -68,6 +71,7 @@ impl Table {
             Table::Charges => "charges",
             Table::Waiting => "waiting",
             Table::Tied => "tied",
+            Table::Queue => "queue",
         }
     }
 }
@@ -212,6 +216,10 @@ pub fn of_change(change: &Change) -> Result<Entry, StoreError> {
             Entry::Put(attempt_key(Table::Charges, &charge.attempt), json(Table::Charges, charge)?)
         }
         Change::Ledger(Record::Remove(attempt)) => Entry::Remove(attempt_key(Table::Reservations, attempt)),
+        Change::Ledger(Record::Queue(job)) => {
+            Entry::Put(attempt_key(Table::Queue, &job.attempt), json(Table::Queue, job)?)
+        }
+        Change::Ledger(Record::Dequeue(attempt)) => Entry::Remove(attempt_key(Table::Queue, attempt)),
         Change::Request(record) => Entry::Put(request_key(Table::Requests, &record.id), json(Table::Requests, record)?),
         Change::ForgetRequest(id) => Entry::Remove(request_key(Table::Requests, id)),
         Change::Waiting(record) => Entry::Put(request_key(Table::Waiting, &record.id), json(Table::Waiting, record)?),
@@ -296,6 +304,12 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
                 let record: TiedRecord = from_json(key.0, value)?;
                 let expected = request_key(key.0, &record.id);
                 remembered.tied.push(record);
+                expected
+            }
+            Table::Queue => {
+                let job: QueuedJob = from_json(key.0, value)?;
+                let expected = attempt_key(key.0, &job.attempt);
+                remembered.queue.push(job);
                 expected
             }
             Table::Facts => continue,

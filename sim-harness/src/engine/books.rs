@@ -30,6 +30,8 @@ pub enum BookFault {
     LinkKept,
     /// The owner's prices are not known.
     NoTariff,
+    /// What is promised is not shown.
+    PromisesUnseen,
 }
 
 /// The books of one host.
@@ -69,6 +71,9 @@ impl Books for FaultyBooks {
     }
 
     fn promised(&self) -> &Schedule {
+        if self.fault == Some(BookFault::PromisesUnseen) {
+            return self.books.own();
+        }
         self.books.promised()
     }
 

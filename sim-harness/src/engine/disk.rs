@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     ids::RequestId,
-    ledger::{BookingRecord, Charge, GoneRecord, Kept, Record},
+    ledger::{BookingRecord, Charge, GoneRecord, Kept, QueuedJob, Record},
     negotiation::RequestRecord,
     protocol::AttemptId,
 };
@@ -20,6 +20,8 @@ pub struct Disk {
     pub gone: BTreeMap<AttemptId, GoneRecord>,
     /// What bookings have cost that have ended.
     pub charges: BTreeMap<AttemptId, Charge>,
+    /// The owner's own queue.
+    pub queue: BTreeMap<AttemptId, QueuedJob>,
     /// The decisions of the node as a coordinator.
     pub requests: BTreeMap<RequestId, RequestRecord>,
     /// Batches whose requests are reserved together or not at all.
@@ -77,6 +79,7 @@ impl Disk {
             bookings: bookings.cloned().collect(),
             gone: gone.cloned().collect(),
             charges: charges.cloned().collect(),
+            queue: self.queue.values().cloned().collect(),
         }
     }
 
@@ -108,6 +111,12 @@ impl Disk {
             }
             Record::Charge(charge) => {
                 self.charges.insert(charge.attempt.clone(), charge);
+            }
+            Record::Queue(job) => {
+                self.queue.insert(job.attempt.clone(), job);
+            }
+            Record::Dequeue(attempt) => {
+                self.queue.remove(&attempt);
             }
             Record::Remove(attempt) => {
                 self.reservations.remove(&attempt);

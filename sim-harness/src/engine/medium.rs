@@ -50,6 +50,8 @@ pub trait Medium {
     fn inquire(&mut self, node: usize, to: &SiteId, attempt: AttemptId, round: u32);
     /// Lets out [`Output::Find`] or [`Output::Ask`].
     fn seek(&mut self, node: usize, id: &RequestId, output: Output);
+    /// An owner learns whether an order for the own queue was carried out.
+    fn ordered(&mut self, _node: usize, _token: u64, _is_done: bool) {}
     /// A ledger has been fed.
     fn after_ledger(&mut self, _node: usize) {}
     /// All outputs of a negotiation are out.
@@ -87,6 +89,7 @@ pub trait Medium {
                 ledger::Output::Inquire { to, attempt, round } => self.inquire(node, &to, attempt, round),
                 // No owner of a simulation has a feed.
                 ledger::Output::FeedApplied { .. } => {}
+                ledger::Output::QueueChanged { token, result } => self.ordered(node, token.0, result.is_ok()),
             }
         }
         self.arm(node);

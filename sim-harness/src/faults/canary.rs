@@ -101,6 +101,12 @@ pub enum Canary {
     LapsesForgiven,
     /// What nodes of one network have is counted as if each had a network of its own.
     NetworkNotCounted,
+    /// A site that starts again forgets the jobs of its owner.
+    OwnJobsForgotten,
+    /// Sites hold whatever that costs the jobs of their owner.
+    OwnQueueIgnored,
+    /// The plan of the owner's jobs does not see what is promised.
+    PlannedBesidePromises,
     /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.
     ForgetSitesMax,
 }
@@ -118,6 +124,7 @@ impl Canary {
             Canary::DoubleRelease => Some(BookFault::DoubleRelease),
             Canary::LapsedHoldKept => Some(BookFault::LapsedHoldKept),
             Canary::LinkKept => Some(BookFault::LinkKept),
+            Canary::PlannedBesidePromises => Some(BookFault::PromisesUnseen),
             Canary::BelowPrice => Some(BookFault::NoTariff),
             _ => None,
         }

@@ -65,6 +65,11 @@ figures! {
     refused_draining: "refused where drained",
     /// Holds refused for the share of a user, a node or a network.
     refused_share: "refused for a share",
+    /// What owners ordered for their own queues; jobs that were acknowledged.
+    own_orders: "own orders",
+    own_jobs: "own jobs",
+    /// Holds refused for what they would cost own jobs.
+    refused_own: "refused for own jobs",
     /// Holds of a node that confirms none.
     hoarded: "hoarded",
     /// Holds refused since others of the same node have lapsed.
@@ -118,6 +123,7 @@ impl Figures {
     pub fn note_refusal(&mut self, answer: &SiteAnswer) {
         let SiteAnswer::Refused(Refusal { reason: RefusalReason::NotAllowed(denial), .. }) = answer else { return };
         self.refused_draining += u64::from(denial.rule == Rule::Draining);
+        self.refused_own += u64::from(denial.rule == Rule::OwnQueue);
         self.refused_lapses += u64::from(denial.rule == Rule::LapsedHolds);
         self.refused_share += u64::from(matches!(denial.rule, Rule::SiteShare | Rule::UserShare));
     }

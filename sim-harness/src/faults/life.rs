@@ -10,7 +10,7 @@ use broker::{
 };
 use rand::RngExt;
 
-use super::{canary::Canary, checks, event::NodeEvent, grid::Grid, message::Body, shares::Shares};
+use super::{canary::Canary, checks, event::NodeEvent, grid::Grid, message::Body, queues::Queues, shares::Shares};
 use crate::engine::{Actor, Write};
 
 /// Longest time until a crashed node starts again.
@@ -19,6 +19,10 @@ const DOWN_MS_MAX: u64 = 12_000;
 /// A node starts with what its disk remembers. The outputs of its state machines are still to be let out.
 pub fn start(grid: &mut Grid, node: usize) {
     let policy = grid.options.shares.as_ref().map_or_else(OwnerPolicy::default, Shares::policy);
+    let queues = grid.options.queues.as_ref().filter(|_| grid.canary != Some(Canary::OwnQueueIgnored));
+    let bears_all = OwnerPolicy { quality_loss_percent: 1_000_000, ..policy.clone() };
+    let policy =
+        if grid.canary == Some(Canary::OwnQueueIgnored) { bears_all } else { Queues::in_force(queues, policy) };
     let gate = SharedGate::from(Gate::new(grid.trust.clone(), policy));
     gate.lock().set_draining(grid.nodes[node].is_draining && grid.canary != Some(Canary::DrainForgotten));
     let settings = (gate, grid.options.ledger(grid.canary), grid.options.negotiation());
@@ -32,6 +36,7 @@ pub fn start(grid: &mut Grid, node: usize) {
         let what = format!("s{node} does not find room again for what it had granted: {:?}", misfit.attempt);
         grid.violate("never over-committed", Some(&misfit.attempt.request), what);
     }
+    checks::check_start(grid, node);
     checks::check_ledger(grid, node);
     grid.node_after(0, node, NodeEvent::SignOfLife);
 }
@@ -95,7 +100,10 @@ pub fn reach_disk(grid: &mut Grid, node: usize, writes: Vec<Write>) {
     for write in writes {
         match &write {
             Write::Request(record) => grid.truth.note_takeover(record),
-            Write::Ledger(record) if !matches!(**record, Record::Put(_)) => {
+            Write::Ledger(record) if let Record::Dequeue(attempt) = &**record => {
+                grid.truth.note_job_ended(node, attempt);
+            }
+            Write::Ledger(record) if !matches!(**record, Record::Put(_) | Record::Queue(_)) => {
                 grid.truth.note_gone(node, record.attempt());
             }
             Write::Ledger(_) | Write::Tie { .. } | Write::Untie { .. } => {}

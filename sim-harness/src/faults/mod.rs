@@ -40,6 +40,7 @@ mod network;
 mod node;
 mod options;
 mod owners;
+mod queues;
 mod runner;
 pub mod scripted;
 mod shapes;

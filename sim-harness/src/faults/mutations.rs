@@ -24,6 +24,7 @@ use super::{
     grid::Grid,
     message::{Body, Message, Question},
     names,
+    queues::Queues,
 };
 
 /// Higher than any term that a user signs.
@@ -83,7 +84,8 @@ pub fn mutate_policy(grid: &Grid, (node, from): (usize, usize), request: &SiteRe
     let Some(running) = grid.nodes[node].running() else { return };
     let SiteRequest::Hold(hold) = request else { return };
     let is_forgotten = is_repairing(grid, from, &hold.attempt.request);
-    running.gate.lock().set_policy(if is_forgotten { OwnerPolicy::default() } else { shares.policy() });
+    let policy = if is_forgotten { OwnerPolicy::default() } else { shares.policy() };
+    running.gate.lock().set_policy(Queues::in_force(grid.options.queues.as_ref(), policy));
 }
 
 /// An answer as a coordinator with the fault takes it; none when it does not take it for one.

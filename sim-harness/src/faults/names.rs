@@ -57,6 +57,16 @@ pub fn request(number: u64) -> RequestId {
     RequestId::new(&format!("r{number}")).expect("a letter and a number are a short text without control characters")
 }
 
+/// The own job of an owner with this number.
+pub fn own_job(number: u64) -> RequestId {
+    RequestId::new(&format!("j{number}")).expect("a letter and a number are a short text without control characters")
+}
+
+/// Whether it names an own job, and no request of a user.
+pub fn is_own_job(name: &RequestId) -> bool {
+    name.as_str().starts_with('j')
+}
+
 /// The resources that hosts have.
 pub fn resource(name: &'static str) -> ResourceName {
     ResourceName::new(name).expect("called with lower-case words only")

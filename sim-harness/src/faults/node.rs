@@ -249,6 +249,7 @@ impl Node {
         self.begun = begun.map(|reservation| reservation.attempt.clone()).collect();
         let mut kept = self.disk.kept();
         match canary {
+            Some(Canary::OwnJobsForgotten) => kept.queue.clear(),
             Some(Canary::ForgetReservations) => kept.bookings.clear(),
             Some(Canary::ForgetCoordinator) => kept.bookings.iter_mut().for_each(|one| one.coordinator = None),
             _ => {}

@@ -16,7 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     batches::Batches, canary::Canary, demands::Demands, drains::Drains, hoards::Hoards, links::Links, money::Money,
-    shapes::Shapes, shares::Shares,
+    queues::Queues, shapes::Shapes, shares::Shares,
 };
 
 /// How long sites remember an attempt that is over.
@@ -143,6 +143,8 @@ pub struct Options {
     pub shares: Option<Shares>,
     /// A node that holds and never confirms.
     pub hoards: Option<Hoards>,
+    /// What owners order for their own queues.
+    pub queues: Option<Queues>,
     /// One of so many users hands a plan in that another node has made; none without.
     pub handed_in_every: Option<u64>,
 }
@@ -219,6 +221,7 @@ impl Options {
             drains: None,
             shares: None,
             hoards: None,
+            queues: None,
             handed_in_every: None,
         }
     }

@@ -29,6 +29,7 @@ use super::{
     node::State,
     options::{Options, SETTLE_WITHIN_MS},
     owners,
+    queues::{self, Queues},
     shapes::Shapes,
     shares::Shares,
     user_actions,
@@ -57,6 +58,8 @@ const DRAINS: u64 = 0x0d2a_17e5_5eed;
 const SHARES: u64 = 0x5ba2_e500_5eed;
 /// With this the seed of a run becomes that of its generators of a hoarder.
 const HOARDS: u64 = 0x0a0a_2d00_5eed;
+/// With this the seed of a run becomes that of its generators of own queues.
+const QUEUES: u64 = 0x0e0e_0e5e_5eed;
 /// One seed in so many has such users.
 const WANDERING_EVERY: u64 = 16;
 /// From this seed on half of the seeds with losses have them, and half lose coordinators for good; and some users of all seeds hand
@@ -78,6 +81,8 @@ pub const TIED_FROM: u64 = 4 * PRICED_FROM;
 pub const DRAINED_FROM: u64 = 5 * PRICED_FROM;
 /// From this seed on a node holds and never confirms, in a third of the seeds.
 pub const HOARDED_FROM: u64 = 10 * PRICED_FROM;
+/// From this seed on owners have jobs of their own that wait, in half of the seeds.
+pub const QUEUED_FROM: u64 = 20 * PRICED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -124,6 +129,7 @@ impl Trial {
         options.drains = (seed >= DRAINED_FROM).then(|| Drains::draw(seed ^ DRAINS)).flatten();
         options.shares = (seed >= DRAINED_FROM).then(|| Shares::draw(seed ^ SHARES)).flatten();
         options.hoards = (seed >= HOARDED_FROM).then(|| Hoards::draw(seed ^ HOARDS)).flatten();
+        options.queues = (seed >= QUEUED_FROM).then(|| Queues::draw(seed ^ QUEUES)).flatten();
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
             aims.draw(&mut options);
@@ -150,6 +156,7 @@ impl Trial {
         }
         owners::plan_drains(grid);
         hoarding::plan(grid);
+        queues::plan(grid);
         fates.plan(grid);
         if let Some(aims) = &aims {
             aims.plan(grid);
@@ -213,6 +220,7 @@ impl Trial {
             Event::Reprice { site, seed } => owners::reprice(grid, site, seed),
             Event::Evict { number } => losses::evict(&mut self.world, number),
             Event::Drain { site, is_draining } => owners::drain(&mut self.world, site, is_draining),
+            Event::Order { site, seed } => queues::order(&mut self.world, site, seed),
             Event::Desert { number } => losses::desert(grid, number),
             Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),
             Event::Steal { node, to, attempt, authorization } => self.world.steal(node, to, attempt, authorization),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     ids::{HostId, RequestId, SeatNumber, SiteId},
-    ledger::ScheduleUpdateParts,
+    ledger::{QueueOrder, ScheduleUpdateParts},
     negotiation::RequestRecord,
     plan::Seat,
     protocol::{AttemptId, ChangeKind, Grant, LedgerVersion, ScheduleChange},
@@ -15,7 +15,7 @@ use broker::{
     time::Now,
 };
 
-use super::{lapses::Lapses, names, node::Node};
+use super::{checks::Shown, lapses::Lapses, names, node::Node};
 use crate::engine::SiteLedger;
 
 /// What was really so in a run.
@@ -33,6 +33,14 @@ pub struct Truth {
     standing: BTreeMap<usize, BTreeMap<AttemptId, Vec<Grant>>>,
     /// Attempts that the ledger of a site had a booking of.
     seen: BTreeSet<(usize, AttemptId)>,
+    /// Own jobs that owners have ordered, by the site and the name of the order.
+    ordered: BTreeMap<(usize, u64), AttemptId>,
+    /// Own jobs that were acknowledged and that nobody has taken out or ended, and that have not ended on their site's disk.
+    own_jobs: BTreeSet<(usize, AttemptId)>,
+    /// Own jobs that are gone from their site's disk.
+    ended_jobs: BTreeSet<(usize, AttemptId)>,
+    /// What each site showed of its own jobs when its ledger last changed.
+    shown: BTreeMap<usize, Shown>,
     /// What lapsed at each site.
     lapses: BTreeMap<usize, Lapses>,
 }
@@ -102,6 +110,57 @@ impl Truth {
         for grant in self.evicting.remove(&(site, attempt.clone())).into_iter().flatten() {
             self.note_lost(&attempt.request, site, &grant);
         }
+    }
+
+    /// Notes what the owner of a site orders.
+    pub fn note_order(&mut self, site: usize, name: u64, order: &QueueOrder) {
+        match order {
+            QueueOrder::Add(jobs) => {
+                self.ordered.extend(jobs.first().map(|job| ((site, name), job.attempt.clone())));
+            }
+            QueueOrder::Remove(id) | QueueOrder::Done(id) => {
+                self.own_jobs.retain(|(at, attempt)| *at != site || attempt.request != *id);
+            }
+            QueueOrder::Extend(..) => {}
+        }
+    }
+
+    /// The own job that was added by the order of this name.
+    pub fn take_order(&mut self, site: usize, name: u64) -> Option<AttemptId> {
+        self.ordered.remove(&(site, name))
+    }
+
+    /// Notes that the owner of a site was told that it has this job.
+    pub fn note_acknowledged_job(&mut self, site: usize, attempt: AttemptId) {
+        if !self.has_ended(site, &attempt) {
+            self.own_jobs.insert((site, attempt));
+        }
+    }
+
+    /// Notes that an own job is gone from the disk of its site.
+    pub fn note_job_ended(&mut self, site: usize, attempt: &AttemptId) {
+        self.own_jobs.remove(&(site, attempt.clone()));
+        self.ended_jobs.insert((site, attempt.clone()));
+    }
+
+    /// Whether an own job is gone from the disk of its site.
+    pub fn has_ended(&self, site: usize, attempt: &AttemptId) -> bool {
+        self.ended_jobs.contains(&(site, attempt.clone()))
+    }
+
+    /// The own jobs that a site must have.
+    pub fn own_jobs_at(&self, site: usize) -> impl Iterator<Item = &AttemptId> {
+        self.own_jobs.iter().filter(move |(at, _)| *at == site).map(|(_, attempt)| attempt)
+    }
+
+    /// What a site showed of its own jobs when its ledger last changed.
+    pub fn shown_at(&self, site: usize) -> Option<&Shown> {
+        self.shown.get(&site)
+    }
+
+    /// Notes what it shows.
+    pub fn note_shown(&mut self, site: usize, shown: Shown) {
+        self.shown.insert(site, shown);
     }
 
     /// Whether the ledger of a site had a booking of this attempt before.

@@ -199,6 +199,14 @@ impl Medium for World {
         }
     }
 
+    fn ordered(&mut self, node: usize, token: u64, is_done: bool) {
+        let added = self.grid.truth.take_order(node, token).filter(|_| is_done);
+        if let Some(attempt) = added {
+            self.grid.figures.own_jobs += 1;
+            self.grid.truth.note_acknowledged_job(node, attempt);
+        }
+    }
+
     fn after_ledger(&mut self, node: usize) {
         checks::check_ledger(&mut self.grid, node);
     }
@@ -509,6 +517,8 @@ fn describe(write: &Write) -> String {
             }
             ledger::Record::Gone(record) => format!("no longer #{}", record.attempt.attempt),
             ledger::Record::Charge(charge) => format!("#{} costs {}", charge.attempt.attempt, charge.charged),
+            ledger::Record::Queue(job) => format!("own job {}", job.attempt.request),
+            ledger::Record::Dequeue(attempt) => format!("no own job {}", attempt.request),
             ledger::Record::Remove(attempt) => format!("no reservation #{}", attempt.attempt),
         },
         Write::Request(record) => {

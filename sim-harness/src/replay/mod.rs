@@ -5,6 +5,7 @@
 
 pub mod args;
 mod cluster;
+pub(crate) mod contest;
 mod deadlines;
 mod engine;
 mod growth;
@@ -62,14 +63,15 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     };
     eprint!("{}", output::findings(&trace.findings));
     deadlines::draw(&mut trace.jobs, &args.slack, args.seed);
+    let setup = (args.policy.as_str(), args.search, args.seed);
     let mut growth = Vec::new();
     if args.growth {
         for jobs in growth::sizes_below(trace.jobs.len()) {
-            let speed = growth::fastest(|| play(args, &trace.jobs[..jobs], &clusters).map(|(_, speed)| speed))?;
+            let speed = growth::fastest(|| play(setup, &trace.jobs[..jobs], &clusters).map(|(_, speed)| speed))?;
             growth.push(Point { jobs, speed });
         }
     }
-    let (runs, speed) = play(args, &trace.jobs, &clusters)?;
+    let (runs, speed) = play(setup, &trace.jobs, &clusters)?;
     growth.extend(args.growth.then_some(Point { jobs: runs.len(), speed }));
     if let Some(path) = &args.jobs_csv {
         output::write_jobs(path, &trace, &runs, &clusters).with_context(|| BadUsage::new(path.display()))?;
@@ -95,10 +97,14 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Replays these jobs; how long that took.
-fn play(args: &ReplayArgs, jobs: &[Job], clusters: &[ClusterSpec]) -> anyhow::Result<(Vec<Run>, Speed)> {
-    let mut policy = policy::named(&args.policy, &Setup { clusters, seed: args.seed, search: args.search })
-        .with_context(|| BadUsage::new(format_args!("policy {}: only with --uplink-mbps", args.policy)))?;
+/// Replays these jobs under a policy with its search and seed; how long that took.
+fn play(
+    (name, search, seed): (&str, u32, u64),
+    jobs: &[Job],
+    clusters: &[ClusterSpec],
+) -> anyhow::Result<(Vec<Run>, Speed)> {
+    let mut policy = policy::named(name, &Setup { clusters, seed, search })
+        .with_context(|| BadUsage::new(format_args!("policy {name}: only with --uplink-mbps")))?;
     let progress = Progress::new("jobs", jobs.len() as u64);
     let watch = |ended: usize| {
         if ended.is_multiple_of(SHOWN_EVERY) {
@@ -109,7 +115,7 @@ fn play(args: &ReplayArgs, jobs: &[Job], clusters: &[ClusterSpec]) -> anyhow::Re
     let replayed = engine::replay(jobs, clusters, policy.as_mut(), watch);
     let replay_seconds = started.elapsed().as_secs_f64();
     progress.end();
-    let runs = replayed.with_context(|| format!("policy {}", args.policy))?;
+    let runs = replayed.with_context(|| format!("policy {name}"))?;
     let speed = Speed { replay_seconds, jobs_per_second: runs.len() as f64 / replay_seconds.max(1e-9) };
     Ok((runs, speed))
 }

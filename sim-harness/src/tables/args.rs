@@ -68,12 +68,16 @@ pub struct TablesArgs {
     #[arg(long, value_enum, value_name = "STUDY", conflicts_with_all = ["grid", "hosts", "cases", "plans", "plans_simple",
         "effort", "repeats", "no_textbook", "no_study", "study_runs", "policy"])]
     pub study: Option<OtherStudy>,
-    /// Experiments of that study. Default: 5000 of windows, 20 workloads of clusters, 100 worlds of late binding.
+    /// Experiments of that study. Default: 5000 of windows, 20 workloads of clusters, 100 worlds of late binding, 3 draws of deadlines.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000), requires = "study")]
     pub experiments: Option<u64>,
-    /// A trace in the Standard Workload Format: for the study of clusters on four of 60 hosts, for that of late binding on the hosts of hpc2n.
+    /// A trace in the Standard Workload Format: for the study of clusters on four of 60 hosts, for that of late binding on the hosts of hpc2n,
+    /// for that of quality on those of --machines.
     #[arg(long, value_name = "FILE", requires = "study")]
     pub trace: Option<PathBuf>,
+    /// The clusters of the trace, for the study of quality: a file as of `kolo-sim replay`.
+    #[arg(long, value_name = "FILE.machines", requires = "trace")]
+    pub machines: Option<PathBuf>,
     /// Write a report with plots here: one self-contained page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -91,6 +95,8 @@ pub enum OtherStudy {
     Clusters,
     /// Reservations that are tied to a host early or late: what is admitted, what it disturbs, what a failure costs.
     LateBinding,
+    /// A trace with deadlines: queues against plans that are kept and improved.
+    Quality,
 }
 
 fn effort(name: &str) -> Result<Effort, Error> {

@@ -12,6 +12,7 @@ mod measure;
 mod page;
 mod parallel;
 mod present;
+mod quality;
 mod source;
 mod study;
 mod summary;
@@ -73,6 +74,7 @@ pub fn run(args: &TablesArgs) -> anyhow::Result<ExitCode> {
         Some(OtherStudy::Windows) => return windows::run(args, args.experiments.unwrap_or(5000)),
         Some(OtherStudy::Clusters) => return clusters::run(args, args.experiments.unwrap_or(20)),
         Some(OtherStudy::LateBinding) => return late_binding::run(args, args.experiments.unwrap_or(100)),
+        Some(OtherStudy::Quality) => return quality::run(args, args.experiments.unwrap_or(3)),
         None => {}
     }
     check_places([&args.plans, &args.plans_simple, &args.html].into_iter().flatten())?;

@@ -56,6 +56,9 @@ fn what_a_feed_tells_is_not_given_to_the_grid_and_what_it_tells_no_more_is() {
         |doctor| doctor.code == Some(1) && doctor.out.contains("the feed of own work fails"),
     );
 
+    // A job that waits at the batch system is in the own queue until it is work, or told no more.
+    say(r#"{"schema":"kolo-local/1","work":[],"queue":[{"id":"9","length":60,"hosts":2,"amounts":{"cpu":1000}}]}"#);
+    wait_until("the job that waits", || own_jobs(&node).0, |jobs| *jobs == ["feed-9 waits a1+a2"]);
     say(r#"{"schema":"kolo-local/1","work":[{"id":"8","host":"elsewhere"}]}"#);
     wait_for_own_work(&node, &["a2 4000"]);
     submit(&node, "cpu=2", 0);
@@ -69,4 +72,63 @@ fn a_real_slurm_keeps_what_the_grid_was_promised_and_the_grid_what_slurm_runs() 
     // Where Slurm is not, or the user is not root, the last line says that the test was skipped.
     eprintln!("{}", ended.out);
     assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+/// The jobs of the own queue: name, state and hosts, in the order in which they begin; and when each begins.
+fn own_jobs(node: &Node) -> (Vec<String>, Vec<i64>) {
+    let told = node.get("/v1/local");
+    let jobs = told["queue"].as_array().expect("the queue is a list");
+    let hosts = |job: &Value| {
+        job["on"].as_array().unwrap().iter().map(|host| host.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let text = |job: &Value| {
+        format!("{} {} {}", job["id"].as_str().unwrap(), job["state"].as_str().unwrap(), hosts(job).join("+"))
+    };
+    (jobs.iter().map(text).collect(), jobs.iter().map(|job| job["start"].as_i64().unwrap()).collect())
+}
+
+#[test]
+fn own_jobs_move_until_they_begin_and_a_hold_that_costs_them_too_much_is_refused() {
+    let mut node = Node::start("alpha", &hosts("a", 2), &["--policy-quality-loss", "0%"]);
+    let queue = |node: &Node, words: &str, exit: i32| {
+        let ended = node.kolo(&[&["local", "queue"][..], &words.split(' ').collect::<Vec<_>>()].concat());
+        assert_eq!(ended.code, Some(exit), "{words}: {ended:?}");
+        ended
+    };
+    let _ = queue(&node, "add --id first --for 2h -N 2 --cpu 4", 0);
+    let _ = queue(&node, "add --id second --for 1h -N 2 --cpu 4", 0);
+    let _ = queue(&node, "add --id third --for 1h --cpu 2", 0);
+    let both = |name: &str, state: &str| format!("{name} {state} a1+a2");
+    let (jobs, starts) = own_jobs(&node);
+    assert_eq!(jobs[..2], [both("first", "runs"), both("second", "waits")]);
+    assert_eq!(starts[1], starts[0] + 7_200);
+    for (words, exit, expected) in [
+        ("add --id x --for 1h -N 3 --cpu 1", 64, "does not have 3 hosts"),
+        ("add --id first --for 1h --cpu 1", 1, "there is an own job first already"),
+        ("done second", 1, "has not begun"),
+        ("remove nosuch", 1, "there is no own job"),
+    ] {
+        let refused = queue(&node, words, exit);
+        assert!(refused.err.contains(expected), "{words}: {refused:?}");
+    }
+
+    // Where the second job is planned it would have to wait; behind it there is room.
+    let asked = ["submit", "-N", "1", "--per-host", "cpu=4", "-t", "1h", "--earliest", "now+2h"];
+    let refused = node.kolo(&[&asked[..], &["--latest", "now+125min"]].concat());
+    assert!(refused.code.is_some_and(|code| code != 0), "{refused:?}");
+    let explained = node.kolo(&["explain", "last"]);
+    assert!(explained.out.contains("own-queue"), "{explained:?}");
+    assert_eq!(own_jobs(&node).0, jobs, "nothing has moved");
+    let reserved = node.kolo_json(&[&asked[..], &["--latest", "now+9h"]].concat(), 0);
+    assert!(reserved["reservation"]["start"].as_i64().unwrap() >= starts[1] + 3_600, "{reserved}");
+
+    node.kill();
+    node.restart();
+    assert_eq!(own_jobs(&node).0, jobs, "what was acknowledged is there again");
+    let _ = queue(&node, "done first", 0);
+    assert_eq!(own_jobs(&node).0[0], both("second", "runs"), "it has moved forward, and begun");
+    let _ = queue(&node, "remove second", 0);
+    let (jobs, _) = own_jobs(&node);
+    assert!(jobs.len() == 1 && jobs[0].starts_with("third runs"), "{jobs:?}");
+    assert_eq!(node.get("/v1/local")["promised"].as_array().map(Vec::len), Some(1), "the promise stands");
 }

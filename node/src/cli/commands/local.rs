@@ -1,17 +1,21 @@
 //! `kolo local`: the owner's own work enters the schedule, so that the grid does not get what the owner uses; and who of the grid uses
 //! the owner's hosts.
 
-use broker::{amount::parse_amount, ids::HostId, resources::ResourceName};
+use broker::{
+    amount::parse_amount,
+    ids::HostId,
+    resources::{Amounts, ResourceName},
+};
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, own_queue};
 use crate::{
     api::local::{LocalEntry, LocalList, LocalView, PromiseView, TakenBack},
     cli::{
         client::{local_path, promised_path},
         error::CliError,
         exit::Exit,
-        local_args::{LocalAddArgs, LocalArgs, LocalCommand},
+        local_args::{AmountArgs, LocalAddArgs, LocalArgs, LocalCommand},
         output::{Look, Report, columns},
         request,
     },
@@ -37,6 +41,7 @@ pub fn run(context: &mut Context, args: &LocalArgs) -> Result<Exit, CliError> {
             let view: LocalView = context.connect()?.delete(&local_path(&args.id))?;
             context.output.print(&Done { word: "taken out", view })?;
         }
+        LocalCommand::Queue(args) => return own_queue::run(context, args),
         LocalCommand::Evict(args) => {
             let taken: TakenBack = context.connect()?.delete(&promised_path(&args.request))?;
             context.output.print(&taken)?;
@@ -53,13 +58,7 @@ fn checked(args: &LocalAddArgs, context: &Context) -> Result<LocalEntry, CliErro
     };
     let end = end.filter(|end| *end > start);
     let end = end.ok_or_else(|| CliError::Usage("--until: expected a time behind --from".to_owned()))?;
-    let mut amounts = request::amounts(&args.uses).map_err(|error| CliError::of_flag("--use", error))?;
-    for (name, text) in [("cpu", &args.cpu), ("memory", &args.memory), ("disk", &args.disk), ("gpu", &args.gpu)] {
-        let Some(text) = text else { continue };
-        let flag = format!("--{name}");
-        let name = ResourceName::new(name).map_err(|error| CliError::of_flag(&flag, error))?;
-        amounts.insert(name.clone(), parse_amount(&name, text).map_err(|error| CliError::of_flag(&flag, error))?);
-    }
+    let amounts = amounts_of(&args.amounts)?;
     let host = args
         .host
         .as_ref()
@@ -68,10 +67,29 @@ fn checked(args: &LocalAddArgs, context: &Context) -> Result<LocalEntry, CliErro
     Ok(LocalEntry { host, start, end, amounts: (!amounts.is_empty()).then_some(amounts) })
 }
 
+/// What the flags say that own work uses.
+pub(super) fn amounts_of(args: &AmountArgs) -> Result<Amounts, CliError> {
+    let mut amounts = request::amounts(&args.uses).map_err(|error| CliError::of_flag("--use", error))?;
+    for (name, text) in [("cpu", &args.cpu), ("memory", &args.memory), ("disk", &args.disk), ("gpu", &args.gpu)] {
+        let Some(text) = text else { continue };
+        let flag = format!("--{name}");
+        let name = ResourceName::new(name).map_err(|error| CliError::of_flag(&flag, error))?;
+        amounts.insert(name.clone(), parse_amount(&name, text).map_err(|error| CliError::of_flag(&flag, error))?);
+    }
+    Ok(amounts)
+}
+
 impl Report for LocalList {
     fn text(&self, look: &Look) -> String {
         let state = if self.is_draining { "this site gives no new promises (kolo drain --end)\n" } else { "" };
         let mut text = state.to_owned() + &own_work_text(&self.local, look);
+        if !self.queue.is_empty() {
+            text.push('\n');
+            text.push_str(&look.paint.title("own queue"));
+            text.push('\n');
+            text.push_str(&own_queue::jobs_text(&self.queue, look));
+            text.push('\n');
+        }
         if self.promised.is_empty() {
             text.push_str("nothing is promised to users of the grid\n");
         } else {
@@ -163,7 +181,7 @@ mod tests {
     #[test]
     fn own_work_is_listed_with_what_it_uses() {
         let list: LocalList = serde_json::from_str(
-            r#"{"local":[{"id":"local-1","host":"h1","start":1763712000,"end":1763719200,"amounts":{"cpu":4000}}],"is_draining":false,
+            r#"{"local":[{"id":"local-1","host":"h1","start":1763712000,"end":1763719200,"amounts":{"cpu":4000}}],"queue":[],"is_draining":false,
                 "promised":[{"request":"r-42","user":"ada\u001b","host":"h1","start":1763712000,"end":1763719200,"amounts":{"cpu":1000}}]}"#,
         )
         .unwrap();
@@ -182,7 +200,13 @@ mod tests {
         );
         assert_eq!(
             printed(
-                &LocalList { local: Vec::new(), promised: Vec::new(), is_draining: true, feed: None },
+                &LocalList {
+                    local: Vec::new(),
+                    queue: Vec::new(),
+                    promised: Vec::new(),
+                    is_draining: true,
+                    feed: None
+                },
                 OutputFormat::Table
             ),
             "this site gives no new promises (kolo drain --end)\nno own work is entered\nnothing is promised to users of the grid\n"

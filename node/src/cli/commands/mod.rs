@@ -20,6 +20,7 @@ pub mod local;
 pub mod man;
 pub mod node;
 pub mod open;
+mod own_queue;
 pub mod plan;
 mod plan_batch;
 mod plan_offline;

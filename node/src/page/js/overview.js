@@ -13,7 +13,7 @@ export async function show(place) {
   const load = async () => {
     const [status, sites, usage, local, hosts] = await Promise.all(
       [api.get("/v1/status"), api.get("/v1/sites"), api.get("/v1/usage?points=96"), api.get("/v1/local"), api.get(`/v1/hosts?limit=${PRICED_MAX}`)]);
-    place.replaceChildren(el("h1", {}, status.name || "This node"), ...parts(status, sites.sites, usage, local.promised, hosts.hosts));
+    place.replaceChildren(el("h1", {}, status.name || "This node"), ...parts(status, sites.sites, usage, local, hosts.hosts));
   };
   const reload = events.calmly(() => load().catch(() => {}), 2000);
   const stop = events.listen(reload);
@@ -29,7 +29,7 @@ function tile(name, value, more) {
     el("span", { className: "soft small" }, more));
 }
 
-function parts(status, sites, usage, promised, hosts) {
+function parts(status, sites, usage, { promised, queue }, hosts) {
   const count = (state) => sites.filter((site) => site.schedule === state).length;
   const [current, stale, unknown] = ["current", "stale", "unknown"].map(count);
   const health = stale + unknown === 0 ? "all schedules are current" : `${stale} stale, ${unknown} not known yet`;
@@ -50,6 +50,10 @@ function parts(status, sites, usage, promised, hosts) {
     promised.length === 0 ? el("p", { className: "soft" }, "Nobody has any of them.") :
       table("Promises", ["User", "Request", "Host", "Gives", "From", "Until"], promised.map((seat) =>
         [seat.user, short(seat.request), seat.host, amounts(seat.amounts), time(seat.start), time(seat.end)])),
+    ...(queue.length === 0 ? [] : [el("h2", {}, "Own queue"),
+      table("Own queue", ["Job", "State", "Uses", "Hosts", "From", "Until", "Deadline"], queue.map((job) =>
+        [job.id, job.state + (job.is_late ? ", late" : ""), amounts(job.amounts), job.on.join(" ") || "none yet", job.start ? time(job.start) : "",
+          job.end ? time(job.end) : "", job.deadline ? time(job.deadline) : ""]))]),
     el("h2", {}, "This node"),
     facts([
       ["Grid", `${status.grid} (${status.grid_form})`], ["Site id", status.site], ["Software", status.software],

@@ -8,8 +8,9 @@ use std::{collections::BTreeMap, num::TryFromIntError};
 use broker::{
     amount::Amount,
     document::{Misfit, read_object},
-    ids::{HostId, RequestId},
-    ledger::{FEED_NAME_BYTES_MAX, LocalWork},
+    ids::{HostId, RequestId, SiteId},
+    ledger::{FEED_NAME_BYTES_MAX, LocalWork, QueuedJob},
+    protocol::AttemptId,
     resources::Amounts,
     time::{Span, Time, Window},
 };
@@ -29,11 +30,13 @@ pub enum DocumentError {
     #[error("schema: expected \"{SCHEMA}\", found {0:?}")]
     Schema(String),
     /// It is too long.
-    #[error("work: {0} entries; at most {ENTRIES_MAX} are read")]
+    #[error("{0} entries; at most {ENTRIES_MAX} are read")]
     TooMany(usize),
     /// An entry is wrong.
-    #[error("work[{index}].{key}: {detail}")]
+    #[error("{list}[{index}].{key}: {detail}")]
     Entry {
+        /// Of which list.
+        list: &'static str,
         /// Which, from 0.
         index: usize,
         key: &'static str,
@@ -47,6 +50,27 @@ pub enum DocumentError {
 struct Document {
     schema: String,
     work: Vec<Entry>,
+    /// Jobs that wait, for the own queue.
+    #[serde(default)]
+    queue: Vec<JobEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobEntry {
+    /// Not that of another job that waits.
+    id: String,
+    /// In seconds.
+    length: Span,
+    deadline: Option<Time>,
+    #[serde(default = "one")]
+    hosts: u32,
+    /// On each host.
+    amounts: Amounts,
+}
+
+fn one() -> u32 {
+    1
 }
 
 #[derive(Deserialize)]
@@ -74,10 +98,10 @@ fn horizon(now: Time, reach: Span) -> Result<Time, TryFromIntError> {
 /// [`DocumentError`] that names the entry and the key.
 pub fn read(
     bytes: &[u8],
-    capacities: &BTreeMap<HostId, Amounts>,
+    (site, capacities): (&SiteId, &BTreeMap<HostId, Amounts>),
     now: Time,
     reach: Span,
-) -> Result<Vec<LocalWork>, DocumentError> {
+) -> Result<(Vec<LocalWork>, Vec<QueuedJob>), DocumentError> {
     let shape = |path: String, detail: String| DocumentError::Shape { path, detail };
     let document: Document = read_object(bytes).map_err(|Misfit { key, message, .. }| {
         let path = if key.is_empty() { ".".to_owned() } else { key };
@@ -86,20 +110,48 @@ pub fn read(
     if document.schema != SCHEMA {
         return Err(DocumentError::Schema(document.schema));
     }
-    if document.work.len() > ENTRIES_MAX {
-        return Err(DocumentError::TooMany(document.work.len()));
+    let entries = document.work.len() + document.queue.len();
+    if entries > ENTRIES_MAX {
+        return Err(DocumentError::TooMany(entries));
     }
     let horizon = horizon(now, reach).map_err(|error| shape("reach".to_owned(), error.to_string()))?;
     let mut works = Vec::with_capacity(document.work.len());
     for (index, entry) in document.work.into_iter().enumerate() {
         let work = checked(entry, capacities, now, horizon);
-        let work = work.map_err(|(key, detail)| DocumentError::Entry { index, key, detail })?;
+        let work = work.map_err(|(key, detail)| DocumentError::Entry { list: "work", index, key, detail })?;
         // Planned for later than anybody looks.
         if work.window.start < horizon {
             works.push(work);
         }
     }
-    Ok(works)
+    let job = |(index, entry)| {
+        queued(entry, site, now).map_err(|(key, detail)| DocumentError::Entry { list: "queue", index, key, detail })
+    };
+    let queue = document.queue.into_iter().enumerate().map(job).collect::<Result<_, _>>()?;
+    Ok((works, queue))
+}
+
+/// What a feed calls a piece of work or a job.
+fn name(text: &str) -> Result<RequestId, (&'static str, String)> {
+    let is_name = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_name || text.len() > FEED_NAME_BYTES_MAX {
+        return Err(("id", format!("expected 1 to {FEED_NAME_BYTES_MAX} printable ASCII characters without blanks")));
+    }
+    RequestId::new(text).map_err(|error| ("id", error.to_string()))
+}
+
+fn queued(entry: JobEntry, site: &SiteId, now: Time) -> Result<QueuedJob, (&'static str, String)> {
+    let JobEntry { id, length, deadline, hosts, amounts } = entry;
+    if deadline.is_some_and(|deadline| !deadline.is_in_range()) {
+        return Err(("deadline", "expected seconds since 1970".to_owned()));
+    }
+    if let Some((name, _)) = amounts.iter().find(|(_, amount)| **amount > Amount::MAX) {
+        return Err(("amounts", format!("{name}: expected at most {}", Amount::MAX)));
+    }
+    // Its name is no other's: those that are entered by hand have none of the feed.
+    let request = RequestId::new(&format!("feed-{}", name(&id)?)).map_err(|error| ("id", error.to_string()))?;
+    let attempt = AttemptId { entry_point: site.clone(), request, attempt: 0 };
+    Ok(QueuedJob { attempt, arrival: now, length, deadline, hosts, amounts })
 }
 
 fn checked(
@@ -108,11 +160,7 @@ fn checked(
     now: Time,
     horizon: Time,
 ) -> Result<LocalWork, (&'static str, String)> {
-    let is_name = entry.id.bytes().all(|byte| byte.is_ascii_graphic());
-    if !is_name || entry.id.len() > FEED_NAME_BYTES_MAX {
-        return Err(("id", format!("expected 1 to {FEED_NAME_BYTES_MAX} printable ASCII characters without blanks")));
-    }
-    let id = RequestId::new(&entry.id).map_err(|error| ("id", error.to_string()))?;
+    let id = name(&entry.id)?;
     for (key, time) in [("start", entry.start), ("end", entry.end)] {
         if time.is_some_and(|time| !time.is_in_range()) {
             return Err((key, "expected seconds since 1970".to_owned()));
@@ -143,10 +191,16 @@ mod tests {
         Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))])
     }
 
+    fn site() -> SiteId {
+        SiteId::new("s").unwrap()
+    }
+
     fn read_work(work: &str) -> Result<Vec<LocalWork>, String> {
         let capacities = BTreeMap::from([(HostId::new("h1").unwrap(), cpu(4000))]);
         let text = format!("{{\"schema\":\"kolo-local/1\",\"work\":[{work}]}}");
-        read(text.as_bytes(), &capacities, NOW, REACH).map_err(|error| error.to_string())
+        read(text.as_bytes(), (&site(), &capacities), NOW, REACH)
+            .map(|(works, _)| works)
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -166,6 +220,29 @@ mod tests {
             [("7", 1_000_500, 1_001_000, &half), ("8", 1_000_000, 1_002_000, &all), ("9", 1_000_000, 1_000_001, &none)],
             "and what is planned beyond the horizon waits"
         );
+    }
+
+    #[test]
+    fn jobs_that_wait_are_read_with_names_of_their_own() {
+        let told = |queue: &str| {
+            let text = format!("{{\"schema\":\"kolo-local/1\",\"work\":[],\"queue\":[{queue}]}}");
+            let read = read(text.as_bytes(), (&site(), &BTreeMap::new()), NOW, REACH);
+            read.map(|(_, queue)| queue).map_err(|error| error.to_string())
+        };
+        let jobs = told(
+            r#"{"id":"7","length":60,"deadline":1000500,"hosts":2,"amounts":{"cpu":500}},{"id":"8","length":9,"amounts":{"cpu":1}}"#,
+        );
+        let jobs = jobs.unwrap();
+        assert_eq!((jobs[0].attempt.request.as_str(), jobs[0].length, jobs[0].hosts), ("feed-7", Span(60), 2));
+        assert_eq!((jobs[1].deadline, jobs[1].hosts, jobs[1].arrival), (None, 1, NOW));
+        for (job, expected) in [
+            (r#"{"id":"a b","length":60,"amounts":{"cpu":1}}"#, "queue[0].id: expected 1 to 64"),
+            (r#"{"id":"a","length":60,"deadline":-1,"amounts":{"cpu":1}}"#, "queue[0].deadline: expected seconds"),
+            (r#"{"id":"a","amounts":{"cpu":1}}"#, "queue[0]"),
+        ] {
+            let error = told(job).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
     }
 
     #[test]
@@ -192,7 +269,8 @@ mod tests {
             let told = read_work(work).err().unwrap_or_default();
             assert!(told.starts_with(expected) && told.is_empty() == expected.is_empty(), "{work}: {told}");
         }
-        let whole = |text: &str| read(text.as_bytes(), &BTreeMap::new(), NOW, REACH).unwrap_err().to_string();
+        let whole =
+            |text: &str| read(text.as_bytes(), (&site(), &BTreeMap::new()), NOW, REACH).unwrap_err().to_string();
         assert_eq!(
             whole(r#"{"schema":"kolo-local/2","work":[]}"#),
             "schema: expected \"kolo-local/1\", found \"kolo-local/2\""

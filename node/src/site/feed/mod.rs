@@ -13,7 +13,7 @@ use std::{
 };
 
 use broker::{
-    ledger::{Books as _, Event, FeedReport, HostLedger, LocalWork, ReplyToken},
+    ledger::{Books as _, Event, FeedReport, HostLedger, LocalWork, QueuedJob, ReplyToken},
     time::Time,
 };
 use tokio::time::MissedTickBehavior;
@@ -88,15 +88,17 @@ impl Feed {
 
     /// Runs it once, before anybody is granted anything.
     pub async fn begin(&self) {
-        let works = if self.settings.feed.0.is_empty() {
+        let report = if self.settings.feed.0.is_empty() {
             // What an earlier feed has reported holds no longer when the owner has taken the feed away.
-            Ok(Vec::new())
+            Ok((Vec::new(), Vec::new()))
         } else {
             self.report().await
         };
-        match works {
+        match report {
             // The next run reports what has come of it.
-            Ok(works) => self.ledger.lock().handle(self.clock.now(), Event::Feed { token: NOBODY, works }),
+            Ok((works, queue)) => {
+                self.ledger.lock().handle(self.clock.now(), Event::Feed { token: NOBODY, works, queue });
+            }
             Err(why) => self.note(Err(why)),
         }
     }
@@ -117,18 +119,21 @@ impl Feed {
 
     /// One run, until the ledger has what it reports.
     async fn round(&self) -> Result<FeedReport, String> {
-        let works = self.report().await?;
-        self.own_site.feed(works, ANSWER_TIMEOUT).await
+        let report = self.report().await?;
+        self.own_site.feed(report, ANSWER_TIMEOUT).await
     }
 
     /// One run, until what it reports is understood.
-    async fn report(&self) -> Result<Vec<LocalWork>, String> {
+    async fn report(&self) -> Result<(Vec<LocalWork>, Vec<QueuedJob>), String> {
         let said = program::run(&self.settings.feed.0, self.search_path.as_ref(), self.settings.timeout).await;
         let said = said.map_err(|error| error.to_string())?;
         let capacity = |books: &HostLedger| (books.host().id.clone(), books.host().capacity.clone());
-        let capacities = self.ledger.lock().hosts().map(capacity).collect();
-        let works = document::read(&said, &capacities, self.clock.now().utc, self.settings.reach);
-        works.map_err(|error| error.to_string())
+        let (capacities, site) = {
+            let ledger = self.ledger.lock();
+            (ledger.hosts().map(capacity).collect(), ledger.site().clone())
+        };
+        let report = document::read(&said, (&site, &capacities), self.clock.now().utc, self.settings.reach);
+        report.map_err(|error| error.to_string())
     }
 
     fn note(&self, report: Result<FeedReport, String>) {

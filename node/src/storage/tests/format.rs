@@ -5,7 +5,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use broker::{
     ids::SiteId,
-    ledger::Charge,
+    ledger::{Charge, QueuedJob},
     negotiation::{Decision, Outcome},
     time::Time,
 };
@@ -144,6 +144,12 @@ fn tied() -> TiedRecord {
     TiedRecord { id: request("r", 0).id, requests: ["r", "q"].map(|id| request(id, 0).id).to_vec() }
 }
 
+fn queued() -> QueuedJob {
+    let text = r#"{"attempt":{"entry_point":"s","request":"j","attempt":0},"arrival":5,"length":60,"deadline":90,"hosts":2,
+        "amounts":{"cpu":1000}}"#;
+    serde_json::from_str(text).unwrap()
+}
+
 fn waiting() -> WaitingRecord {
     let key = "00".repeat(32);
     let text = format!(
@@ -170,6 +176,8 @@ fn one_of_each() -> Vec<(String, Entry)> {
         ("forget waiting", Change::ForgetWaiting(waiting().id)),
         ("tied", Change::Tied(Box::new(tied()))),
         ("untie", Change::Untie(tied().id)),
+        ("queue", Change::Ledger(Record::Queue(queued()))),
+        ("dequeue", Change::Ledger(Record::Dequeue(queued().attempt))),
         ("known peers", Change::KnownPeers(vec!["/ip4/192.0.2.1/tcp/1".to_owned()])),
     ];
     let changes = changes.map(|(name, change)| (name.to_owned(), entry::of_change(&change).unwrap()));

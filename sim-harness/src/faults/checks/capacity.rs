@@ -49,6 +49,21 @@ pub fn check_ledger(node: &Node, ledger: &SiteLedger, now: Now) -> Result<(), Fi
     check(&node.hosts, &all, now.utc)
 }
 
+/// Checks that what is planned for own jobs fits beside what the ledger has promised.
+pub fn check_planned(
+    node: &Node,
+    ledger: &SiteLedger,
+    planned: &[(AttemptId, Grant)],
+    now: Now,
+) -> Result<(), Finding> {
+    let promised = ledger.bookings().flat_map(|booking| {
+        let stays = node.begun.contains(&booking.attempt);
+        booking.grants.iter().map(move |grant| granted(&booking.attempt.request, grant, stays))
+    });
+    let planned = planned.iter().map(|(attempt, grant)| granted(&attempt.request, grant, false));
+    check(&node.hosts, &promised.chain(planned).collect::<Vec<_>>(), now.utc)
+}
+
 /// Checks what the disk says was promised, except for what the ledger has dropped and not yet written.
 pub fn check_disk(node: &Node, now: Now) -> Result<(), Finding> {
     let mut all = Vec::new();

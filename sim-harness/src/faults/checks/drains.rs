@@ -7,7 +7,7 @@ use super::super::grid::Grid;
 /// The ledger of a site has changed.
 pub fn check_ledger(grid: &mut Grid, node: usize) {
     let (Some(standing), Some(running)) = (grid.truth.standing_at(node), grid.nodes[node].running()) else { return };
-    let new = running.machines.ledger.bookings().find(|booking| {
+    let new = running.machines.ledger.of_users().find(|booking| {
         let promised = standing.get(&booking.attempt);
         booking.grants.iter().any(|grant| promised.is_none_or(|promised| !promised.contains(grant)))
     });

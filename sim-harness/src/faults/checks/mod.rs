@@ -11,6 +11,7 @@ mod lapses;
 mod links;
 mod lost;
 mod money;
+mod own_jobs;
 mod receipts;
 mod repairable;
 mod repeat;
@@ -26,12 +27,13 @@ pub use self::{
     links::over_links,
     lost::{check_dropped, check_news},
     money::check_dues,
+    own_jobs::{Shown, check_start},
     repeat::{booked, check_repeat},
     settled::{check_books, unsettled},
     together::check_together,
     views::check_view,
 };
-use super::grid::Grid;
+use super::{grid::Grid, names};
 
 /// A site's ledger has changed, and was told the time: a slow node's timer may be late, but no event finds a hold that has
 /// lapsed.
@@ -72,12 +74,14 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
 /// holds lapse.
 fn check_new(grid: &mut Grid, node: usize) {
     drains::check_ledger(grid, node);
+    own_jobs::check_ledger(grid, node);
     lapses::check_ledger(grid, node);
     if grid.options.money.is_none() && grid.options.shares.is_none() {
         return;
     }
     let Some(running) = grid.nodes[node].running() else { return };
-    let attempts = running.machines.ledger.bookings().map(|booking| &booking.attempt);
+    // The owner's own jobs are no user's.
+    let attempts = running.machines.ledger.of_users().map(|booking| &booking.attempt);
     let new: Vec<AttemptId> = attempts.filter(|attempt| !grid.truth.has_seen(node, attempt)).cloned().collect();
     money::check_prices(grid, node, &new);
     shares::check_shares(grid, node, &new);
@@ -100,6 +104,9 @@ pub fn check_disk(grid: &mut Grid, node: usize, request: &RequestId) {
     if let Err(found) = capacity::check_disk(&grid.nodes[node], now) {
         let (request, what) = *found;
         grid.violate("never over-committed", Some(&request), format!("disk of s{node}: {what}"));
+    }
+    if names::is_own_job(request) {
+        return;
     }
     let confirmed = grid.nodes[node].disk.reservations.values().filter(|one| one.attempt.request == *request);
     for reservation in confirmed {

@@ -120,7 +120,7 @@ fn is_of_repair(running: &Running, write: &(Actor, Write)) -> bool {
 
 fn unsettled_booking(grid: &Grid, index: usize, running: &Running) -> Option<(Option<RequestId>, String)> {
     let ended = grid.utc() + CLOCKS_DIFFER;
-    for booking in running.machines.ledger.bookings().filter(|booking| booking.window.end > ended) {
+    for booking in running.machines.ledger.of_users().filter(|booking| booking.window.end > ended) {
         let number = booking.attempt.attempt;
         let what = match &booking.state {
             // A repair that is still looked for may hold at any time.

@@ -37,6 +37,7 @@ fn entries(data: &[u8]) {
     assert_eq!(remembered.requests.len(), of_table(Table::Requests));
     assert_eq!(remembered.activations.len(), of_table(Table::Activations));
     assert_eq!(remembered.waiting.len(), of_table(Table::Waiting));
+    assert_eq!(remembered.queue.len(), of_table(Table::Queue));
 }
 
 /// Writes groups as choices say, changes the file as further choices say, and reads it.

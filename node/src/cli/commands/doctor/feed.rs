@@ -64,10 +64,13 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_feed_is_told() {
-        let good = told(r#"{"heard":1763712000,"failure":null,"entries":2,"elsewhere":9,"short":0,"left_out":0}"#);
+        let good =
+            told(r#"{"heard":1763712000,"failure":null,"entries":2,"elsewhere":9,"short":0,"left_out":0,"queued":0}"#);
         assert_eq!(good.len(), 1);
         assert!(good[0].0 == Level::Good && good[0].1.starts_with("last answer 2025-11-21 08:00:00"), "{good:?}");
-        let bad = told(r#"{"heard":null,"failure":"exit status: 1","entries":0,"elsewhere":0,"short":3,"left_out":1}"#);
+        let bad = told(
+            r#"{"heard":null,"failure":"exit status: 1","entries":0,"elsewhere":0,"short":3,"left_out":1,"queued":0}"#,
+        );
         let levels: Vec<Level> = bad.iter().map(|(level, _)| *level).collect();
         assert_eq!(levels, [Level::Problem, Level::Problem, Level::Note]);
         assert!(bad[0].1.contains("no answer since the node has started: exit status: 1"), "{bad:?}");

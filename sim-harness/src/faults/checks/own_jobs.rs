@@ -1,0 +1,84 @@
+//! Jobs of owners: none is lost once it was acknowledged, none begins twice, none is planned or runs where something is promised, and
+//! holds cost them no more than their owner allows.
+//!
+//! Invariant: goes by what owners have ordered, by disks, and by sums of its own; what the ledger has reckoned is not asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use broker::{
+    ids::SeatNumber,
+    ledger::{JobStage, OwnJob},
+    plan::Place,
+    protocol::{AttemptId, Grant},
+    time::Window,
+};
+
+use super::{super::grid::Grid, capacity};
+
+/// What one site showed of its own jobs that wait, and of its bookings, when its ledger last changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// Jobs that wait, with whether each is planned to end after its deadline.
+    waits: BTreeMap<AttemptId, bool>,
+    /// Bookings.
+    booked: BTreeMap<AttemptId, Vec<Grant>>,
+}
+
+/// A site has started: it has every job that was acknowledged and that has not ended on its disk.
+pub fn check_start(grid: &mut Grid, node: usize) {
+    let Some(running) = grid.nodes[node].running() else { return };
+    let known: BTreeSet<&AttemptId> = running.machines.ledger.own_jobs().map(|own| &own.job.attempt).collect();
+    let lost = grid.truth.own_jobs_at(node).find(|attempt| !known.contains(attempt)).map(|lost| lost.request.clone());
+    if let Some(job) = lost {
+        grid.violate("an own job that was acknowledged is kept", Some(&job), format!("s{node} starts without it"));
+    }
+}
+
+/// The ledger of a site has changed.
+pub fn check_ledger(grid: &mut Grid, node: usize) {
+    let Some(percent) = grid.options.queues.as_ref().map(|queues| queues.loss_percent) else { return };
+    let (now, Some(running)) = (grid.clock(node), grid.nodes[node].running()) else { return };
+    let ledger = &running.machines.ledger;
+    let mut shown = Shown::default();
+    let mut planned: Vec<(AttemptId, Grant)> = Vec::new();
+    let mut begins_again = None;
+    for OwnJob { job, stage } in ledger.own_jobs() {
+        let JobStage::Waits(place) = stage else { continue };
+        shown.waits.insert(job.attempt.clone(), place.is_late);
+        if grid.truth.has_ended(node, &job.attempt) {
+            begins_again = Some(job.attempt.request.clone());
+        }
+        let Some(start) = place.start else { continue };
+        for (seat, host) in (0..).zip(place.hosts) {
+            let (window, amounts) = (Window::starting(start, job.length), job.amounts.clone());
+            let grant =
+                Grant { seat: SeatNumber(seat), place: Place::Host(host), window, amounts, agreed: Default::default() };
+            planned.push((job.attempt.clone(), grant));
+        }
+    }
+    shown.booked = ledger.bookings().map(|booking| (booking.attempt.clone(), booking.grants.clone())).collect();
+    let over = capacity::check_planned(&grid.nodes[node], ledger, &planned, now).err();
+    let cost = grid.truth.shown_at(node).and_then(|before| excess(before, &shown, percent));
+    if let Some(job) = begins_again {
+        grid.violate("an own job begins once", Some(&job), format!("s{node} would begin it again"));
+    } else if let Some((job, what)) = over.map(|found| *found) {
+        grid.violate("own jobs are planned beside what is promised", Some(&job), format!("s{node}: {what}"));
+    } else if let Some(what) = cost {
+        grid.violate("holds cost the own queue no more than its owner allows", None, format!("s{node}: {what}"));
+    }
+    grid.truth.note_shown(node, shown);
+}
+
+/// What is wrong where nothing but holds of users has come: more own jobs are late than may be.
+fn excess(before: &Shown, after: &Shown, percent: u32) -> Option<String> {
+    let is_same = before.waits.keys().eq(after.waits.keys());
+    let mut new = after.booked.iter().filter(|(attempt, _)| !before.booked.contains_key(*attempt)).peekable();
+    new.peek()?;
+    let only_users = new.all(|(attempt, _)| attempt.attempt > 0);
+    let is_kept = before.booked.iter().all(|(attempt, grants)| after.booked.get(attempt) == Some(grants));
+    let late = |shown: &Shown| shown.waits.values().filter(|is_late| **is_late).count() as u64;
+    let may_come = after.waits.len() as u64 * u64::from(percent) / 100;
+    let (was, is) = (late(before), late(after));
+    (is_same && only_users && is_kept && is > was + may_come)
+        .then(|| format!("{is} of {} own jobs are late after a hold, {was} before it", after.waits.len()))
+}
