@@ -101,6 +101,12 @@ pub enum Canary {
     LapsesForgiven,
     /// What nodes of one network have is counted as if each had a network of its own.
     NetworkNotCounted,
+    /// A site gives one host of a class to several seats at a time.
+    BindTwice,
+    /// A site does not write down which seats it has moved.
+    WitnessForgotten,
+    /// A site that starts again forgets which seats it has bound.
+    BoundMoved,
     /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.
     ForgetSitesMax,
 }
@@ -118,6 +124,7 @@ impl Canary {
             Canary::DoubleRelease => Some(BookFault::DoubleRelease),
             Canary::LapsedHoldKept => Some(BookFault::LapsedHoldKept),
             Canary::LinkKept => Some(BookFault::LinkKept),
+            Canary::BindTwice => Some(BookFault::ClassNeverFull),
             Canary::BelowPrice => Some(BookFault::NoTariff),
             _ => None,
         }

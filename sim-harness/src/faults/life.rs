@@ -91,13 +91,14 @@ fn come_back(grid: &mut Grid, node: usize) {
 
 /// The disk of a node has what it was writing.
 pub fn reach_disk(grid: &mut Grid, node: usize, writes: Vec<Write>) {
-    let touched: Vec<RequestId> = writes.iter().filter_map(|write| write.about().cloned()).collect();
+    let touched: Vec<RequestId> = writes.iter().flat_map(Write::about).collect();
     for write in writes {
         match &write {
             Write::Request(record) => grid.truth.note_takeover(record),
-            Write::Ledger(record) if !matches!(**record, Record::Put(_)) => {
-                grid.truth.note_gone(node, record.attempt());
+            Write::Ledger(record) if record.put().is_empty() => {
+                record.attempts().for_each(|attempt| grid.truth.note_gone(node, attempt));
             }
+            Write::Ledger(record) if matches!(**record, Record::PutAll(_)) => grid.figures.rearranged += 1,
             Write::Ledger(_) | Write::Tie { .. } | Write::Untie { .. } => {}
         }
         grid.nodes[node].disk.apply(write);

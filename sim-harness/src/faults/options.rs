@@ -15,8 +15,8 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    batches::Batches, canary::Canary, demands::Demands, drains::Drains, hoards::Hoards, links::Links, money::Money,
-    shapes::Shapes, shares::Shares,
+    batches::Batches, canary::Canary, classes::Classes, demands::Demands, drains::Drains, hoards::Hoards, links::Links,
+    money::Money, shapes::Shapes, shares::Shares,
 };
 
 /// How long sites remember an attempt that is over.
@@ -143,6 +143,8 @@ pub struct Options {
     pub shares: Option<Shares>,
     /// A node that holds and never confirms.
     pub hoards: Option<Hoards>,
+    /// Which sites have their hosts in a class.
+    pub classes: Option<Classes>,
     /// One of so many users hands a plan in that another node has made; none without.
     pub handed_in_every: Option<u64>,
 }
@@ -219,6 +221,7 @@ impl Options {
             drains: None,
             shares: None,
             hoards: None,
+            classes: None,
             handed_in_every: None,
         }
     }
@@ -269,6 +272,7 @@ impl Options {
             tombstone_life: TOMBSTONE_LIFE,
             max_tombstones: if canary == Some(Canary::NoTombstones) { 1 } else { 10_000 },
             farthest_future: Span(7 * 86_400),
+            bound_before: self.classes.as_ref().map_or(Span(0), |classes| classes.bound_before),
             lapse_forgiven_in: if canary == Some(Canary::LapsesForgiven) { Millis(1) } else { LAPSE_FORGIVEN_IN },
             ..LedgerLimits::default()
         }
