@@ -11,7 +11,7 @@ use super::{names, node::Node};
 /// Fewest and most hosts of a class.
 const HOSTS: std::ops::RangeInclusive<usize> = 2..=5;
 /// How long before its start a seat is bound.
-const BOUND_BEFORE: [Span; 4] = [Span(0), Span(0), Span(20), Span(400)];
+const BOUND_BEFORE: [Span; 4] = [Span(0), Span(5), Span(10), Span(20)];
 
 /// The classes of a seed.
 #[derive(Debug, Clone)]

@@ -50,7 +50,7 @@ fn seats_float_until_they_begin_and_hosts_that_go_cost_nothing_while_others_are_
     let own = beta.kolo_json(&own, 0);
     let moved = booked(&beta);
     assert_eq!(moved.len(), 3, "the seats and own work have a host each: {moved:?}");
-    beta.kolo_json(&["local", "remove", own["id"].as_str().unwrap()], 0);
+    let _ = beta.kolo_json(&["local", "remove", own["id"].as_str().unwrap()], 0);
     assert_eq!(reload(&beta, 2)["changed"], json!(["hosts"]));
     wait_until("two hosts", || booked(&beta), |hosts| *hosts == ["n-1", "n-2"].map(str::to_owned).into());
     beta.kill();
