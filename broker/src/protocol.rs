@@ -121,6 +121,9 @@ impl HoldRequest {
             if !seats.insert(seat) {
                 return Err(format!("seat {seat} is named twice"));
             }
+            if !matches!(place, Place::Host(_)) {
+                return Err(format!("seat {seat}: a hold names hosts"));
+            }
             if place.host().is_uplink() {
                 return Err(format!("seat {seat}: the uplink is no host"));
             }
@@ -286,6 +289,8 @@ pub enum SiteAnswer {
     Booked {
         /// Its seats; none when there is no booking, and then there never will be one.
         seats: Vec<SeatNumber>,
+        /// Where those of them are that float, or have floated.
+        places: Places,
         /// Whether there is a booking and the site knows that its attempt was committed.
         is_settled: bool,
         /// The coordinator before the asking node: it may not know yet that it was replaced.

@@ -47,7 +47,7 @@ pub struct Receipt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiptSeats {
-    /// Their numbers and places.
+    /// Their numbers and places; of a seat on one of a class, the class in the place of the host.
     pub places: Places,
     /// From when.
     pub start: Time,
@@ -147,7 +147,8 @@ impl ReceiptSeats {
     fn of(alike: &[&Grant]) -> Option<ReceiptSeats> {
         let Grant { window: Window { start, end }, amounts, agreed, .. } = alike.first()?;
         let Agreement { cost, refunds } = agreed.clone();
-        let places = alike.iter().map(|grant| (grant.seat, grant.place.clone())).collect();
+        let place = |grant: &Grant| Place::Host(grant.place.promised().clone());
+        let places = alike.iter().map(|grant| (grant.seat, place(grant))).collect();
         Some(ReceiptSeats { places, start: *start, end: *end, amounts: amounts.clone(), cost, refunds })
     }
 }

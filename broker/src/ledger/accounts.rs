@@ -174,6 +174,11 @@ impl<B: Books> Ledger<B> {
         Ok(())
     }
 
+    /// Whether the owner limits what a user has of each host.
+    pub(super) fn has_user_shares(&self) -> bool {
+        !self.gate.lock().policy().user_share_percent.is_empty()
+    }
+
     /// Checks that all bookings of one request together stay within the user's signed request, so that it cannot be used many
     /// times. They are for no more hosts than the request has, at one time, or at two while a reservation that has lost hosts
     /// moves. A second signature for another coordinator does not make it two requests.

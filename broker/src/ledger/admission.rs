@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Books, Ledger, substitutes::Substitutes};
+use super::{Books, Ledger, floating::Wanted, substitutes::Substitutes};
 use crate::{
     ids::HostId,
     protocol::{Grant, RefusalReason, hull},
@@ -33,31 +33,44 @@ pub fn fit_beside(schedule: &Schedule, capacity: &Amounts, grants: &[&Grant]) ->
 }
 
 impl<B: Books> Ledger<B> {
-    /// Promises these grants and what they put on the uplink, all of it or nothing, for a hold on `others` where there is no room on their own hosts; what is promised,
-    /// where that is something else, and from when to when. What `user` holds, at this time, must leave the owner's own queue in order.
+    /// Promises these grants and what they put on the uplink, all of it or nothing: for a hold on `others` where there is no room on their
+    /// own hosts, and where floating seats of others can move out of the way. What is promised, and from when to when. What `user` holds, at
+    /// this time, must leave the owner's own queue in order.
     pub(super) fn admit(
         &mut self,
-        (grants, talk): (&[Grant], Option<Talk>),
+        (wanted, talk): (&Wanted<'_>, Option<Talk>),
         others: Option<&Substitutes<'_>>,
         user: Option<Now>,
-    ) -> Result<(Option<Vec<Grant>>, Window), RefusalReason> {
+    ) -> Result<(Vec<Grant>, Window), RefusalReason> {
+        let grants = wanted.grants;
         let window = hull(grants).ok_or_else(|| RefusalReason::Malformed("no grant".to_owned()))?;
-        let given = match self.check_room(grants) {
-            Ok(()) => None,
-            Err(reason) => Some(others.and_then(|others| self.substituted(grants, others)).ok_or(reason)?),
-        };
         let load = self.load_of(talk, grants.len(), window);
-        self.check_room(load.as_slice())?;
-        let promised = given.as_deref().unwrap_or(grants);
-        match user {
-            None => self.queue.reserve(promised),
-            Some(now) => {
-                if let Some(plan) = self.plan_around(now, promised)? {
-                    self.queue.adopt(plan);
+        let mut moves = None;
+        let mut given = match (self.check_room(grants), self.stands_apart(wanted)) {
+            (Ok(()), true) => grants.to_vec(),
+            (room, _) => {
+                let reason = room.err().unwrap_or(RefusalReason::OtherAttempt);
+                let substituted = others.and_then(|others| self.substituted(grants, others));
+                match substituted {
+                    Some(given) => given,
+                    // Where owners limit what a user has of each host, seats stay where that was checked.
+                    None if self.has_user_shares() => return Err(reason),
+                    None => {
+                        let found = self.arranged(wanted).ok_or(reason)?;
+                        moves.insert(found).given.clone()
+                    }
                 }
             }
+        };
+        self.check_room(load.as_slice())?;
+        if wanted.floats {
+            given = self.floated(given);
         }
-        self.promise(promised);
+        self.plan_queue(user, moves.as_ref(), &given)?;
+        if let Some(moves) = &moves {
+            self.make_moves(moves);
+        }
+        self.promise(&given);
         self.promise(load.as_slice());
         Ok((given, window))
     }
@@ -179,7 +192,10 @@ mod tests {
         let hosts = ["h1", "h2"].map(|name| (host(name), Schedule::default())).to_vec();
         let limits = LedgerLimits::default();
         let (mut ledger, _) = Ledger::open(id("site"), limits, 7, testing::open_gate(), hosts, Vec::new(), at(0));
-        let admit = |ledger: &mut Ledger, grants: &[Grant]| ledger.admit((grants, None), None, None);
+        let admit = |ledger: &mut Ledger, grants: &[Grant]| {
+            let wanted = Wanted { grants, request: None, floats: false };
+            ledger.admit((&wanted, None), None, None).map(|(_, window)| window)
+        };
         // Each of the seats on h1 fits alone.
         let (first, second) =
             (grant(1, "h1", from_to(2_000, 2_050), 2_001), grant(2, "h1", from_to(2_040, 2_090), 2_000));
@@ -191,7 +207,7 @@ mod tests {
         assert_eq!(elsewhere, Err(RefusalReason::UnknownHost(HostId::new("h9").unwrap())));
         let after_each_other =
             [grant(0, "h1", from_to(2_000, 2_050), 4_000), grant(1, "h1", from_to(2_050, 2_110), 4_000)];
-        assert_eq!(admit(&mut ledger, &after_each_other), Ok((None, from_to(2_000, 2_110))));
+        assert_eq!(admit(&mut ledger, &after_each_other), Ok(from_to(2_000, 2_110)));
         let refused = admit(&mut ledger, &[grant(0, "h1", from_to(2_109, 2_110), 1)]).unwrap_err();
         assert!(matches!(refused, RefusalReason::HeldByAnother { .. }), "{refused}");
         admit(&mut ledger, &[grant(0, "h1", from_to(2_110, 2_111), 1)]).unwrap();

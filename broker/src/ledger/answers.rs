@@ -4,12 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Booking, BookingState, Books, Ledger, Output, ReplyToken,
+    floating::Wanted,
     receipts::SEATS_THAT_FIT,
     substitutes::{Substitutes, is_what_it_gives, replaced},
     uplink::talk_of,
 };
 use crate::{
     ids::{HostId, Network, SeatNumber, SiteId},
+    plan::Place,
     protocol::{
         AttemptId, AttemptStatus, ChangeKind, Grant, HoldRequest, HostState, Places, Refusal, RefusalReason,
         SiteAnswer, SiteRequest,
@@ -110,21 +112,18 @@ impl<B: Books> Ledger<B> {
             let reason = RefusalReason::NotAllowed(over.denial);
             return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
         }
-        // On other hosts the receipt might be longer than the one that was checked.
-        let may_substitute = hold.may_substitute && hold.grants.len() <= SEATS_THAT_FIT;
-        let others = may_substitute.then(|| Substitutes::of(&hold, &permit));
         let talk = talk_of(&permit);
-        let (given, window) = match self.admit((&hold.grants, talk), others.as_ref(), Some(now)) {
+        let (given, window) = match self.admit_hold(&hold, &permit, (talk, now)) {
             Ok(admitted) => admitted,
             Err(reason) => return self.refusal_with_states(reason, (&hold.grants, talk), now),
         };
         let hold_for = hold.hold_for.min(self.limits.hold_max).min(lease_max);
-        let places = given.as_ref().map_or_else(Places::new, |given| replaced(given, &hold.grants));
+        let places = replaced(&given, &hold.grants);
         self.begin(Booking {
             attempt: hold.attempt,
             shape: hold.shape,
             window,
-            grants: given.unwrap_or(hold.grants),
+            grants: given,
             participants: hold.participants,
             user: permit.name,
             user_key: Some(permit.user),
@@ -140,6 +139,26 @@ impl<B: Books> Ledger<B> {
             talk,
         });
         SiteAnswer::Held { version: self.version, hold_for, places }
+    }
+
+    /// Finds room for a hold that is permitted.
+    fn admit_hold(
+        &mut self,
+        hold: &HoldRequest,
+        permit: &Permit,
+        (talk, now): (Option<Talk>, Now),
+    ) -> Result<(Vec<Grant>, Window), RefusalReason> {
+        // On other hosts the receipt might be longer than the one that was checked.
+        let may_substitute = hold.may_substitute && hold.grants.len() <= SEATS_THAT_FIT;
+        let others = may_substitute.then(|| Substitutes::of(hold, permit));
+        let asked = &permit.statement.request;
+        if let Some(base) = asked.extends() {
+            self.bind_all_of(permit.user, base);
+        }
+        // Hosts that the user has named are given as they are named.
+        let floats = hold.may_substitute && asked.demand().candidates().is_none();
+        let wanted = Wanted { grants: &hold.grants, request: Some(&hold.attempt.request), floats };
+        self.admit((&wanted, talk), others.as_ref(), Some(now))
     }
 
     /// A refusal that shows how the hosts of the seats are, and the uplink where they talk and it has a limit.
@@ -255,8 +274,9 @@ impl<B: Books> Ledger<B> {
 
     /// Moves a booking to a state that is kept on disk; the booking as it is now.
     pub(super) fn put(&mut self, attempt: &AttemptId, state: BookingState) -> Option<Booking> {
-        let booking = Booking { state, ..self.take(attempt)? };
-        self.outputs.push_back(Output::Persist(booking.to_record()));
+        let mut booking = Booking { state, ..self.take(attempt)? };
+        self.bind_begun(&mut booking);
+        self.persist(&booking);
         self.insert(booking.clone());
         Some(booking)
     }
@@ -286,15 +306,22 @@ impl<B: Books> Ledger<B> {
             self.give_back(now, attempt);
             Vec::new()
         };
-        let charged = self.charged_for(attempt);
+        let (charged, places) = (self.charged_for(attempt), self.floating_places_of(attempt));
         let (before, others, version, receipt) = (None, Vec::new(), self.version, None);
-        SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt }
+        SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt }
     }
 
     /// The seats of a booking; none when it is not there.
     pub(super) fn seats_of(&self, attempt: &AttemptId) -> Vec<SeatNumber> {
         let grants = self.bookings.get(attempt).into_iter().flat_map(|booking| &booking.grants);
         grants.map(|grant| grant.seat).collect()
+    }
+
+    /// Where the seats of a booking are that float, or have floated.
+    pub(super) fn floating_places_of(&self, attempt: &AttemptId) -> Places {
+        let grants = self.bookings.get(attempt).into_iter().flat_map(|booking| &booking.grants);
+        let grants = grants.filter(|grant| !matches!(grant.place, Place::Host(_)));
+        grants.map(|grant| (grant.seat, grant.place.clone())).collect()
     }
 
     /// That work of the site's owner, or a booking of a user, is on disk.

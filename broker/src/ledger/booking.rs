@@ -25,6 +25,9 @@ const ASKED_LONG: u32 = 4;
 pub enum Record {
     /// The booking is new or has changed.
     Put(BookingRecord),
+    /// All of these are new or have changed, and are on disk together or not at all: floating seats of the first ones have made room for
+    /// the last one.
+    PutAll(Vec<BookingRecord>),
     /// The booking is gone, and its attempt may have been complete.
     Gone(GoneRecord),
     /// Nothing is left to remember of the booking.
@@ -38,16 +41,26 @@ pub enum Record {
 }
 
 impl Record {
-    /// The attempt that made the booking.
-    #[must_use]
-    pub fn attempt(&self) -> &AttemptId {
-        match self {
-            Record::Put(BookingRecord { attempt, .. })
-            | Record::Gone(GoneRecord { attempt, .. })
+    /// The attempts that made the bookings.
+    pub fn attempts(&self) -> impl Iterator<Item = &AttemptId> {
+        let gone = match self {
+            Record::Gone(GoneRecord { attempt, .. })
             | Record::Charge(Charge { attempt, .. })
             | Record::Queue(QueuedJob { attempt, .. })
             | Record::Dequeue(attempt)
-            | Record::Remove(attempt) => attempt,
+            | Record::Remove(attempt) => Some(attempt),
+            Record::Put(_) | Record::PutAll(_) => None,
+        };
+        self.put().iter().map(|booking| &booking.attempt).chain(gone)
+    }
+
+    /// The bookings that it writes.
+    #[must_use]
+    pub fn put(&self) -> &[BookingRecord] {
+        match self {
+            Record::Put(booking) => std::slice::from_ref(booking),
+            Record::PutAll(bookings) => bookings,
+            Record::Gone(_) | Record::Remove(_) | Record::Charge(_) | Record::Queue(_) | Record::Dequeue(_) => &[],
         }
     }
 }
@@ -274,11 +287,7 @@ impl Booking {
         is_begun && matches!(self.state, BookingState::Confirmed { asked, .. } if asked >= ASKED_LONG)
     }
 
-    pub(super) fn to_record(&self) -> Record {
-        Record::Put(self.to_booking_record())
-    }
-
-    /// The same without what is done with it.
+    /// As it is kept on disk.
     pub(super) fn to_booking_record(&self) -> BookingRecord {
         BookingRecord {
             attempt: self.attempt.clone(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::admission::fit_beside;
 use crate::{
     host::Host,
+    ids::HostId,
     protocol::Grant,
     resources::Amounts,
     schedule::{Schedule, Shortage},
@@ -19,6 +20,9 @@ use crate::{
 pub trait Books {
     /// The host as offered.
     fn host(&self) -> &Host;
+
+    /// The class that it is one of, where seats on it are bound late.
+    fn class(&self) -> Option<&HostId>;
 
     /// Puts another tariff into force.
     fn set_tariff(&mut self, tariff: Arc<Tariff>);
@@ -55,6 +59,7 @@ pub trait Books {
 #[derive(Debug, Clone)]
 pub struct HostLedger {
     host: Host,
+    class: Option<HostId>,
     own: Schedule,
     reserved: Schedule,
     promised: Schedule,
@@ -64,13 +69,23 @@ impl HostLedger {
     /// A host of which nothing but the owner's own work is reserved.
     #[must_use]
     pub fn new(host: Host, own: Schedule) -> HostLedger {
-        HostLedger { host, reserved: own.clone(), promised: own.clone(), own }
+        HostLedger { host, class: None, reserved: own.clone(), promised: own.clone(), own }
+    }
+
+    /// The same as one of a class, if any is given, whose seats are bound late.
+    #[must_use]
+    pub fn in_class(self, class: Option<HostId>) -> HostLedger {
+        HostLedger { class, ..self }
     }
 }
 
 impl Books for HostLedger {
     fn host(&self) -> &Host {
         &self.host
+    }
+
+    fn class(&self) -> Option<&HostId> {
+        self.class.as_ref()
     }
 
     fn set_tariff(&mut self, tariff: Arc<Tariff>) {

@@ -21,6 +21,8 @@ pub struct LedgerLimits {
     pub tombstone_life: Millis,
     /// Most ended attempts remembered.
     pub max_tombstones: usize,
+    /// How long before its start a floating seat is bound to its host.
+    pub bound_before: Span,
     /// In this time one lapse of a node or a network is forgiven.
     pub lapse_forgiven_in: Millis,
 }
@@ -36,6 +38,7 @@ impl Default for LedgerLimits {
             outcome_wait: Millis(15_000),
             tombstone_life: Millis(180_000),
             max_tombstones: 100_000,
+            bound_before: Span(0),
             lapse_forgiven_in: Millis(60_000),
         }
     }

@@ -5,7 +5,7 @@
 //! Invariants: it goes through the one admission function, so it never takes what another booking has; the owner's rules for users
 //! do not bind the owner; it can come from the site itself only.
 
-use super::{Booking, BookingState, Books, Ledger, LocalWork};
+use super::{Booking, BookingState, Books, Ledger, LocalWork, floating::Wanted};
 use crate::{
     cost::Cost,
     ids::{HostId, RequestId, SeatNumber, ShapeNumber},
@@ -121,7 +121,8 @@ impl<B: Books> Ledger<B> {
         grants: Vec<Grant>,
         fed_as: Option<Box<str>>,
     ) -> Result<(), RefusalReason> {
-        let (_, window) = self.admit((&grants, None), None, None)?;
+        let wanted = Wanted { grants: &grants, request: None, floats: false };
+        let (_, window) = self.admit((&wanted, None), None, None)?;
         self.reserve(&grants);
         let booking = Booking {
             attempt,
@@ -142,7 +143,7 @@ impl<B: Books> Ledger<B> {
             lost: Vec::new(),
             talk: None,
         };
-        self.outputs.push_back(super::Output::Persist(booking.to_record()));
+        self.persist(&booking);
         self.publish(&booking.grants, ChangeKind::Added);
         self.begin(booking);
         Ok(())
@@ -219,10 +220,7 @@ mod tests {
         let short = reason(enter(&mut ledger, work("w2", 2050, 2000)).0);
         assert!(matches!(short, RefusalReason::NotEnough { free, .. } if free.0 == 1000), "{short}");
 
-        let kept = ledger.local_work().map(|booking| match booking.to_record() {
-            Record::Put(reservation) => reservation,
-            other => panic!("{other:?}"),
-        });
+        let kept = ledger.local_work().map(Booking::to_booking_record);
         let mut again = open(kept.collect());
         assert_eq!(again.local_work().count(), 1);
         assert_eq!(again.poll_timeout(), None, "nobody is asked whether it is still wanted");

@@ -22,6 +22,7 @@ mod charges;
 mod events;
 mod expiring;
 mod feed;
+mod floating;
 mod lapses;
 mod limits;
 mod listing;
@@ -34,6 +35,7 @@ mod queue;
 mod receipts;
 #[cfg(test)]
 mod receipts_tests;
+mod seating;
 mod settlement;
 #[cfg(test)]
 mod settlement_tests;
@@ -63,8 +65,8 @@ use std::{
 use ed25519_dalek::SigningKey;
 
 use self::{
-    accounts::Accounts, expiring::Expiring, lapses::Lapses, queue::Queue, shares::Shares, terms::Terms,
-    tombstones::Tombstones,
+    accounts::Accounts, expiring::Expiring, floating::Floating, lapses::Lapses, queue::Queue, shares::Shares,
+    terms::Terms, tombstones::Tombstones,
 };
 pub use self::{
     admission::fit_beside,
@@ -130,6 +132,7 @@ pub struct Ledger<B = HostLedger> {
     /// Bookings that had begun when the ledger was opened: they stay, even if the owner has taken their capacity away.
     begun: BTreeSet<AttemptId>,
     outputs: VecDeque<Output>,
+    floating: Floating,
 }
 
 impl<B: Books> Ledger<B> {
@@ -199,11 +202,13 @@ impl<B: Books> Ledger<B> {
     /// When [`Ledger::handle_timeout`] must be called at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Millis> {
-        self.timers.first().map(|(at, _)| *at).into_iter().chain(self.queue.wakes_at()).min()
+        let first = self.timers.first().map(|(at, _)| *at);
+        first.into_iter().chain(self.binds_at()).chain(self.queue.wakes_at()).min()
     }
 
-    /// Lets holds lapse, asks for outcomes that did not arrive, and begins own jobs whose time has come.
+    /// Lets holds lapse, asks for outcomes that did not arrive, binds the seats that begin, and begins own jobs whose time has come.
     pub fn handle_timeout(&mut self, now: Now) {
+        self.bind_due(now);
         let due = self.timers.iter().take_while(|(at, _)| *at <= now.monotonic);
         let due: Vec<AttemptId> = due.map(|(_, attempt)| attempt.clone()).collect();
         for attempt in due {
@@ -229,6 +234,7 @@ impl<B: Books> Ledger<B> {
     /// Takes a booking out for good.
     fn end(&mut self, attempt: &AttemptId) -> Option<Booking> {
         let booking = self.take(attempt)?;
+        self.floating.forget(attempt);
         let taken = self.taken_by(&booking);
         self.shares.remove(&self.site, &booking, &taken);
         drop(taken);
@@ -243,12 +249,14 @@ impl<B: Books> Ledger<B> {
             *self.held_by.entry(booking.attempt.entry_point.clone()).or_default() += 1;
         }
         self.accounts.add(&booking);
+        self.floating.insert(&booking);
         self.bookings.insert(booking.attempt.clone(), booking);
     }
 
     fn take(&mut self, attempt: &AttemptId) -> Option<Booking> {
         let booking = self.bookings.remove(attempt)?;
         self.accounts.remove(&booking);
+        self.floating.take(&booking);
         if let Some(at) = booking.state.wakes_at() {
             self.timers.remove(&(at, attempt.clone()));
         }
@@ -415,6 +423,7 @@ impl<B: Books> Ledger<B> {
             }
         }
         self.check_accounts()?;
+        self.check_floating()?;
         self.check_shares()?;
         self.check_queue()?;
         self.units().try_for_each(|unit| self.check_books(unit))

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
-    Accounts, Booking, BookingRecord, BookingState, Books, Expiring, HostLedger, Kept, Lapses, Ledger, LedgerLimits,
-    Output, Queue, RETURNED_APART, ScheduleUpdateParts, Shares, Terms, Tombstones,
+    Accounts, Booking, BookingRecord, BookingState, Books, Expiring, Floating, HostLedger, Kept, Lapses, Ledger,
+    LedgerLimits, Output, Queue, RETURNED_APART, ScheduleUpdateParts, Shares, Terms, Tombstones,
 };
 use crate::{
     host::Host,
@@ -84,12 +84,14 @@ impl<B: Books> Ledger<B> {
             settled_before: Time::ZERO,
             begun: BTreeSet::new(),
             outputs: VecDeque::new(),
+            floating: Floating::new(now),
         };
         let kept = kept.into();
         let misfits = ledger.take_in_all(now, kept.bookings);
         for record in kept.gone {
             ledger.remember_gone(record);
         }
+        ledger.write_moved(None);
         kept.charges.iter().for_each(|charge| ledger.remember_charge(charge));
         ledger.take_in_queue(now, kept.queue);
         (ledger, misfits)
@@ -100,6 +102,8 @@ impl<B: Books> Ledger<B> {
     /// and fetch the schedules anew.
     pub fn replace_hosts(&mut self, now: Now, hosts: Vec<B>) -> Vec<BookingRecord> {
         self.queue.forget_plan();
+        self.bind_due(now);
+        let unwritten = self.take_unwritten();
         let attempts: Vec<AttemptId> = self.bookings.keys().cloned().collect();
         let bookings: Vec<Booking> = attempts.iter().filter_map(|attempt| self.end(attempt)).collect();
         let (holds, reservations): (Vec<_>, Vec<_>) = bookings.into_iter().partition(Booking::is_held);
@@ -107,6 +111,8 @@ impl<B: Books> Ledger<B> {
         self.begun.clear();
         (self.hosts, self.uplink, self.shares) = units_of(hosts);
         let misfits = self.take_in_all(now, reservations.iter().map(Booking::to_booking_record).collect());
+        unwritten.iter().for_each(|attempt| self.note_unwritten(attempt));
+        self.write_moved(None);
         self.version.change += 1;
         self.outputs.push_back(Output::Publish(ScheduleUpdateParts { from: self.version, changes: Vec::new() }));
         self.replan_queue(now);
@@ -118,6 +124,8 @@ impl<B: Books> Ledger<B> {
         // A booking that has begun stays in any case, so the others give way to it.
         let (begun, others): (Vec<_>, Vec<_>) =
             bookings.into_iter().partition(|reservation| reservation.window.start <= now.utc);
+        let floats = |reservation: &BookingRecord| reservation.grants.iter().any(|grant| grant.place.is_floating());
+        let (mut floating, others): (Vec<_>, Vec<_>) = others.into_iter().partition(floats);
         let mut misfits: Vec<BookingRecord> = Vec::new();
         misfits.extend(begun.into_iter().filter(|reservation| !self.replay(reservation, now)));
         // One that loses a host in any case may put more on the uplink with those that are left: what has lost nothing comes first.
@@ -125,6 +133,9 @@ impl<B: Books> Ledger<B> {
             |reservation: &BookingRecord| reservation.grants.iter().all(|grant| self.fits_still(grant, now));
         let (whole, reduced): (Vec<_>, Vec<_>) = others.into_iter().partition(has_hosts);
         misfits.extend(whole.into_iter().chain(reduced).filter(|reservation| !self.replay(reservation, now)));
+        // What floats goes where the others leave room; of too many, the fewest are lost when the first to end go first.
+        floating.sort_by_key(|reservation| reservation.window.end);
+        misfits.extend(floating.into_iter().filter(|reservation| !self.replay(reservation, now)));
         misfits
     }
 
@@ -134,8 +145,10 @@ impl<B: Books> Ledger<B> {
         let mut grants = Vec::with_capacity(reservation.grants.len());
         let mut lost = reservation.lost.clone();
         let mut fits = true;
-        for grant in &reservation.grants {
-            let fits_here = self.fits_still(grant, now);
+        let housed = self.rehoused(now, reservation);
+        let has_moved = housed.iter().map(|(grant, _)| grant).ne(&reservation.grants);
+        for (grant, is_housed) in &housed {
+            let fits_here = *is_housed && self.fits_still(grant, now);
             fits &= fits_here;
             if !fits_here && !has_begun {
                 lost.push(grant.clone());
@@ -189,10 +202,10 @@ impl<B: Books> Ledger<B> {
             talk,
             state,
         };
-        if is_reduced {
-            self.outputs.push_back(Output::Persist(booking.to_record()));
-        }
         self.begin(booking);
+        if is_reduced || has_moved {
+            self.note_unwritten(&reservation.attempt);
+        }
         fits
     }
 }
@@ -222,8 +235,8 @@ mod tests {
     fn put(ledger: &mut Ledger) -> Vec<BookingRecord> {
         let mut records = Vec::new();
         while let Some(output) = ledger.poll_output() {
-            if let Output::Persist(super::super::Record::Put(record)) = output {
-                records.push(record);
+            if let Output::Persist(record) = output {
+                records.extend(record.put().iter().cloned());
             }
         }
         records

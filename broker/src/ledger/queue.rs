@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Booking, Books, Ledger, Output, Record, ReplyToken,
     booking::QueuedJob,
+    floating::{Arrangement, Wanted},
     local::own_grant,
     own_plan::{Cause, Loss, OwnPlan, PlannedJob},
 };
@@ -135,11 +136,6 @@ impl Queue {
         if let Some(plan) = &mut self.plan {
             plan.reserve(grants, Cause::Owner);
         }
-    }
-
-    /// The plan goes on as [`Ledger::plan_around`] has made it.
-    pub(super) fn adopt(&mut self, plan: OwnPlan) {
-        self.plan = Some(plan);
     }
 
     /// This is free again.
@@ -307,13 +303,14 @@ impl<B: Books> Ledger<B> {
                 })
                 .collect();
             let promised = |reason| QueueError::Promised { id: id.clone(), reason };
-            self.admit((&more, None), None, None).map_err(promised)?;
+            let wanted = Wanted { grants: &more, request: None, floats: false };
+            self.admit((&wanted, None), None, None).map_err(promised)?;
             self.reserve(&more);
             self.publish(&more, ChangeKind::Added);
             if let Some(mut booking) = self.end(&attempt) {
                 booking.grants.iter_mut().for_each(|grant| grant.window.end = grant.window.end + longer);
                 booking.window.end = booking.window.end + longer;
-                self.outputs.push_back(Output::Persist(booking.to_record()));
+                self.persist(&booking);
                 self.begin(booking);
             }
         } else if self.queue.fed.contains(&attempt) {
@@ -444,15 +441,49 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// The plan of what waits around these grants of a user, if the owner bears what that costs: neither more jobs late nor a larger
+    /// Plans what waits around these grants and the seats that make room for them: those of a user, at this time, only as far as the owner
+    /// bears what that costs.
+    ///
+    /// # Errors
+    /// The refusal, with what the grants would cost; nothing has changed then.
+    pub(super) fn plan_queue(
+        &mut self,
+        user: Option<Now>,
+        moves: Option<&Arrangement>,
+        grants: &[Grant],
+    ) -> Result<(), RefusalReason> {
+        let (before, after) = moves.map(|moves| self.moved(moves)).unwrap_or_default();
+        match user {
+            None => {
+                self.queue.release(&before);
+                self.queue.reserve(&after);
+                self.queue.reserve(grants);
+            }
+            Some(now) => {
+                if let Some(plan) = self.plan_around(now, (&before, &after), grants)? {
+                    self.queue.plan = Some(plan);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The plan of what waits around these grants of a user, and around floating seats as they stand afterwards, if the owner bears what that costs: neither more jobs late nor a larger
     /// mean slowdown than `quality_loss` allows, all holds together, over the jobs that would begin within `quality_horizon`. None
     /// when nothing waits.
     ///
     /// # Errors
     /// The refusal, with what the grants would cost.
-    pub(super) fn plan_around(&self, now: Now, grants: &[Grant]) -> Result<Option<OwnPlan>, RefusalReason> {
+    fn plan_around(
+        &self,
+        now: Now,
+        (before, after): (&[Grant], &[Grant]),
+        grants: &[Grant],
+    ) -> Result<Option<OwnPlan>, RefusalReason> {
         let Some(plan) = &self.queue.plan else { return Ok(None) };
         let mut around = plan.clone();
+        around.release(before);
+        around.reserve(after, Cause::User);
         around.reserve(grants, Cause::User);
         let gate = self.gate.lock();
         let policy = gate.policy();

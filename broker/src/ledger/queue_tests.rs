@@ -54,7 +54,10 @@ struct Disk {
 impl Disk {
     fn apply(&mut self, record: Record) {
         match record {
-            Record::Put(booking) => drop(self.bookings.insert(booking.attempt.clone(), booking)),
+            Record::Put(_) | Record::PutAll(_) => {
+                let put = record.put().iter().map(|booking| (booking.attempt.clone(), booking.clone()));
+                self.bookings.extend(put);
+            }
             Record::Gone(_) | Record::Charge(_) => {}
             Record::Remove(attempt) => drop(self.bookings.remove(&attempt)),
             Record::Queue(job) => drop(self.queue.insert(job.attempt.clone(), job)),

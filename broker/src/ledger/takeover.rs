@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Booking, BookingState, Books, Ledger, Output, terms::Term};
+use super::{Booking, BookingState, Books, Ledger, terms::Term};
 use crate::{
     ids::{RequestId, SiteId},
     protocol::{AttemptId, FoundBooking, RefusalReason, SiteAnswer, TakeOverStep},
@@ -118,8 +118,9 @@ impl<B: Books> Ledger<B> {
         }
         let is_settled = self.bookings.get(attempt).is_some_and(|booking| booking.state.is_settled());
         let (seats, charged) = (self.seats_of(attempt), self.charged_for(attempt));
+        let places = self.floating_places_of(attempt);
         let receipt = self.bookings.get(attempt).and_then(|booking| self.receipt_for(booking));
-        SiteAnswer::Booked { seats, is_settled, before, others, charged, version: self.version, receipt }
+        SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version: self.version, receipt }
     }
 
     /// Why this term gives `from` no right to a booking; none when it coordinates the booking in this term, or may do so.
@@ -150,7 +151,7 @@ impl<B: Books> Ledger<B> {
         };
         let (coordinator, statement) = (Some(term.coordinator().clone()), Some(term.signed().clone()));
         let booking = Booking { coordinator, statement, state, ..booking };
-        self.outputs.push_back(Output::Persist(booking.to_record()));
+        self.persist(&booking);
         self.insert(booking);
     }
 

@@ -58,10 +58,7 @@ fn a_site_that_has_any_part_of_a_request_knows_the_later_of_two_nodes_after_a_cr
         step: TakeOverStep::Prepare,
     };
     ask(&mut ledger, at(1), "g", take("g", 1));
-    let on_disk = ledger.bookings().map(|booking| match booking.to_record() {
-        Record::Put(reservation) => reservation,
-        other => panic!("{other:?}"),
-    });
+    let on_disk = ledger.bookings().map(Booking::to_booking_record);
     let kept: Vec<BookingRecord> = on_disk.collect();
     let hosts = vec![(host("h1"), Schedule::default()), (host("h2"), Schedule::default())];
     let (site, limits) = (id("site"), LedgerLimits::default());

@@ -290,11 +290,7 @@ fn what_a_crash_leaves_is_in_force_again() {
 }
 
 fn records_of(records: &[Record]) -> Vec<BookingRecord> {
-    let put = |record: &Record| match record {
-        Record::Put(kept) => Some(kept.clone()),
-        _ => None,
-    };
-    records.iter().filter_map(put).collect()
+    records.iter().flat_map(Record::put).cloned().collect()
 }
 
 #[test]

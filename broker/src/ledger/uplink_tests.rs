@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{
     super::{
-        BookingRecord, Event, LedgerLimits, LocalWork, Output, Record, ReplyToken,
+        BookingRecord, Event, LedgerLimits, LocalWork, Output, ReplyToken,
         tests::{ask, at, attempt, cpu, grant, host, id, reason},
     },
     *,
@@ -65,11 +65,7 @@ fn book(ledger: &mut Ledger, attempt: AttemptId, talk: (u64, u32), start: i64, h
 
 fn records(ledger: &Ledger) -> Vec<BookingRecord> {
     let kept = ledger.bookings().filter(|booking| !booking.is_held());
-    let put = kept.filter_map(|booking| match booking.to_record() {
-        Record::Put(record) => Some(record),
-        _ => None,
-    });
-    put.collect()
+    kept.map(Booking::to_booking_record).collect()
 }
 
 fn used(schedule: &Schedule, at: i64) -> u64 {

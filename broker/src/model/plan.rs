@@ -26,14 +26,50 @@ use crate::model::{
 pub enum Place {
     /// This host.
     Host(HostId),
+    /// One of the hosts of a class. Which one is open until the seat begins.
+    Floating {
+        /// The class.
+        class: HostId,
+        /// The host that it would begin on as things stand.
+        host: HostId,
+    },
+    /// The host that a floating seat was given when it began.
+    Bound {
+        /// The class.
+        class: HostId,
+        /// The host.
+        host: HostId,
+    },
 }
 
 impl Place {
-    /// Its host.
+    /// Its host; of a seat that floats the one that it would begin on as things stand.
     #[must_use]
     pub fn host(&self) -> &HostId {
-        let Place::Host(host) = self;
-        host
+        match self {
+            Place::Host(host) | Place::Floating { host, .. } | Place::Bound { host, .. } => host,
+        }
+    }
+
+    /// Whether its host is open.
+    #[must_use]
+    pub fn is_floating(&self) -> bool {
+        matches!(self, Place::Floating { .. })
+    }
+
+    /// What its site has promised: the host, or one of a class. Names of classes and hosts differ in a site, so either is written as a
+    /// host is.
+    #[must_use]
+    pub fn promised(&self) -> &HostId {
+        match self {
+            Place::Host(name) | Place::Floating { class: name, .. } | Place::Bound { class: name, .. } => name,
+        }
+    }
+
+    /// What users see of it: the class until it is bound, the host from then on.
+    #[must_use]
+    pub fn shown(&self) -> &HostId {
+        if self.is_floating() { self.promised() } else { self.host() }
     }
 }
 

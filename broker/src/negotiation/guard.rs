@@ -16,7 +16,7 @@ use crate::{
     cost::Cost,
     ids::SiteId,
     plan::{CutCounts, Plan, Reason},
-    protocol::{SiteAnswer, SiteRequest, TakeOverStep},
+    protocol::{Places, SiteAnswer, SiteRequest, TakeOverStep},
     time::{Millis, Now},
 };
 
@@ -35,6 +35,8 @@ pub(super) struct Watch {
     is_new: bool,
     /// Since when a repair has paused the questions; that time does not count as silence.
     paused_at: Option<Millis>,
+    /// This round was begun when the reservation had begun.
+    is_after_start: bool,
     /// This round is part of a takeover that is not complete.
     is_taking: bool,
     /// Parts of a takeover whose sites have acknowledged this node as coordinator in this run.
@@ -61,6 +63,8 @@ impl Watch {
 /// What is left of the time until the start is divided by this to space the rounds of questions, and by eight times as
 /// much while something is wrong.
 const ROUNDS_UNTIL_START: u64 = 16;
+/// From the start on, sites are asked so often for the hosts of seats that float as far as is known.
+const HOSTS_ASKED_EVERY: Millis = Millis(5_000);
 
 impl Negotiation {
     /// The reservation, if there is one: whole, degraded, or being repaired.
@@ -97,7 +101,7 @@ impl Negotiation {
         self.watch.next_at = None;
         let State::Reserved { plan } = &self.state else { return };
         let left_ms = plan.start.since(now.utc).0.saturating_mul(1000);
-        if left_ms == 0 && self.unacknowledged_bookings(now).is_empty() {
+        if left_ms == 0 && self.asked_after_start(now).is_empty() {
             return self.end_watch();
         }
         let (shortest, longest) = (self.settings.check_min.0.max(1), self.settings.check_max.0.max(1));
@@ -107,6 +111,8 @@ impl Negotiation {
         let wait = (left_ms / rounds).clamp(shortest, longest.max(shortest));
         // Jitter, so that reservations that were made together are not checked together for ever.
         let wait = wait - self.random.random_range(0..=wait / 8);
+        // The user waits for the hosts.
+        let wait = if self.floating_bookings().is_empty() { wait } else { wait.min(left_ms + HOSTS_ASKED_EVERY.0) };
         self.watch.next_at = Some(now.monotonic + Millis(wait));
     }
 
@@ -142,12 +148,36 @@ impl Negotiation {
         unacknowledged_bookings
     }
 
+    /// The bookings that are asked for although the reservation has begun: those that have not acknowledged this node, and those with seats
+    /// whose hosts are open, as far as is known. About the latter nothing but the hosts is learnt.
+    fn asked_after_start(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
+        let mut asked = self.unacknowledged_bookings(now);
+        if self.reserved_plan().is_some_and(|plan| now.utc < plan.end()) {
+            asked.extend(self.floating_bookings());
+        }
+        asked
+    }
+
+    /// The bookings with seats whose hosts are open, as far as is known.
+    fn floating_bookings(&self) -> Vec<(u32, SiteId)> {
+        match (&self.record.reservation, &self.record.decision) {
+            (Some(reservation), _) => reservation.floating_bookings(),
+            (None, Decision::Reserved { attempt, plan }) => Reservation::of(*attempt, plan).floating_bookings(),
+            (None, _) => Vec::new(),
+        }
+    }
+
+    /// Whether what this round learns of a booking changes the reservation: one that has begun stays as it is, unless it was taken over.
+    fn is_guarded(&self, now: Now, (attempt, site): (u32, &SiteId)) -> bool {
+        !self.watch.is_after_start || self.unacknowledged_bookings(now).contains(&(attempt, site.clone()))
+    }
+
     /// Begins a round of questions, or ends the one that is under way.
     pub(super) fn watch_now(&mut self, now: Now) {
         let State::Reserved { plan } = &self.state else { return };
         let has_begun = plan.start <= now.utc;
-        let unacknowledged_bookings = self.unacknowledged_bookings(now);
-        if has_begun && unacknowledged_bookings.is_empty() {
+        let asked_after_start = self.asked_after_start(now);
+        if has_begun && asked_after_start.is_empty() {
             return self.end_watch();
         }
         if self.watch.is_asking() {
@@ -155,10 +185,11 @@ impl Negotiation {
             return;
         }
         self.watch.round = self.watch.round.wrapping_add(1);
+        self.watch.is_after_start = has_begun;
         self.watch.is_taking = !self.record.unacknowledged.is_empty();
         let step = if self.record.commits_takeover { TakeOverStep::Commit } else { TakeOverStep::Prepare };
         for (attempt, site) in self.bookings() {
-            if has_begun && !unacknowledged_bookings.contains(&(attempt, site.clone())) {
+            if has_begun && !asked_after_start.contains(&(attempt, site.clone())) {
                 continue;
             }
             let takeover = self.takeover_message(attempt, step);
@@ -203,11 +234,12 @@ impl Negotiation {
         if matches!(&answer, Ok(SiteAnswer::Refused(refusal)) if self.yields_to(now, refusal)) {
             return;
         }
-        if let Ok(SiteAnswer::Booked { seats, is_settled, before, others, charged, .. }) = answer {
+        if let Ok(SiteAnswer::Booked { seats, places, is_settled, before, others, charged, .. }) = answer {
             self.notify_former_coordinator(now, attempt, before.as_ref());
             self.claim_unreported(now, site, &others);
             self.note_charged_before(attempt, site, charged);
-            if let Some(reservation) = self.reservation_mut() {
+            let is_guarded = self.is_guarded(now, (attempt, site));
+            if let Some(reservation) = self.reservation_mut().filter(|_| is_guarded) {
                 let mut is_new = false;
                 for number in reservation.numbers_at(attempt, site) {
                     let is_lost = !seats.contains(&number);
@@ -218,6 +250,7 @@ impl Negotiation {
                 }
                 self.watch.is_new |= is_new;
             }
+            self.note_places(site, attempt, places);
             // The reservation is shown once the last site has answered, so it must be on disk.
             let knows_outcome = is_settled || seats.is_empty();
             if knows_outcome && self.record.unacknowledged.remove(&(attempt, site.clone())) {
@@ -229,6 +262,18 @@ impl Negotiation {
         if self.watch.waiting.is_empty() && matches!(self.state, State::Reserved { .. }) {
             self.end_watch_round(now);
         }
+    }
+
+    /// Notes the hosts that a site has given to floating seats. Where they float its site may give others, so only what is bound is worth
+    /// a write.
+    fn note_places(&mut self, site: &SiteId, attempt: u32, places: Places) {
+        let Some(reservation) = &mut self.record.reservation else { return };
+        let numbers = reservation.numbers_at(attempt, site);
+        let mut is_bound = false;
+        for (number, place) in places.into_iter().filter(|(number, _)| numbers.contains(number)) {
+            is_bound |= reservation.note_place(number, place);
+        }
+        self.watch.is_new |= is_bound;
     }
 
     /// A site that has nothing more of a booking may have charged for it: another node has given it back. So it is not taken back for
@@ -278,6 +323,9 @@ impl Negotiation {
             .silent_since
             .iter()
             .filter(|(_, since)| now.monotonic - **since >= self.settings.lost_after)
+            .filter(|(site, _)| {
+                self.bookings().iter().any(|(attempt, of)| of == *site && self.is_guarded(now, (*attempt, of)))
+            })
             .map(|(site, _)| site.clone())
             .collect();
         let mut is_new = std::mem::take(&mut self.watch.is_new);

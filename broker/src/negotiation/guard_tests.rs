@@ -5,7 +5,8 @@ use super::{
     *,
 };
 use crate::{
-    ids::SeatNumber,
+    ids::{HostId, SeatNumber},
+    plan::Place,
     protocol::{AttemptStatus, RefusalReason, SiteAnswer, SiteRequest},
     time::{Time, Window},
 };
@@ -21,6 +22,7 @@ pub(super) fn every_seat() -> Vec<SeatNumber> {
 pub(super) fn booked(is_there: bool) -> SiteAnswer {
     SiteAnswer::Booked {
         seats: if is_there { every_seat() } else { Vec::new() },
+        places: Vec::new(),
         is_settled: is_there,
         before: None,
         others: Vec::new(),
@@ -379,4 +381,57 @@ fn a_move_that_comes_too_late_gives_up_what_is_new() {
     assert_eq!(run.hosts(), ["a", "b"], "what stood has begun, and is not moved");
     run.drain();
     assert!(run.wanted().contains(&format!("Release {attempt} a")), "{:?}", run.wanted());
+}
+
+#[test]
+fn the_hosts_of_floating_seats_are_asked_for_until_they_are_known_and_nothing_else_changes_after_the_start() {
+    let place = |is_bound: bool, class: &str, host: &str| {
+        let [class, host] = [class, host].map(|name| HostId::new(name).unwrap());
+        if is_bound { Place::Bound { class, host } } else { Place::Floating { class, host } }
+    };
+    let mut record = super::tests::record();
+    (record.earliest, record.latest) = (Time(30_000), Time(40_000));
+    record.request = serde_json::from_str(r#"{"hosts":2,"duration":3600,"total":{"cpu":1500}}"#).unwrap();
+    let mut run = Run::new(record, false);
+    run.find(&["a", "b"]);
+    let SiteAnswer::Held { version, hold_for, .. } = held(7) else { unreachable!() };
+    let places = vec![(SeatNumber(0), place(false, "n", "h"))];
+    run.answer("a", Purpose::Hold, SiteAnswer::Held { version, hold_for, places });
+    run.answer("b", Purpose::Hold, held(7));
+    run.answer("a", Purpose::Confirm, confirmed(7));
+    run.answer("b", Purpose::Confirm, confirmed(7));
+    let place_of = |run: &Run| run.negotiation.reserved_plan().unwrap().seats[0].place.clone();
+    let with = |place: Place| match booked(true) {
+        SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt, .. } => {
+            let places = vec![(SeatNumber(0), place)];
+            Ok(SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt })
+        }
+        other => panic!("{other:?}"),
+    };
+    let mut due = run.wake();
+    run.inspected(due, "a", with(place(false, "n", "h2")));
+    run.inspected(due, "b", Ok(booked(true)));
+    assert_eq!(place_of(&run), place(false, "n", "h2"));
+    assert!(run.wanted().is_empty(), "its site may move it again: {:?}", run.wanted());
+    while at(due).utc < Time(30_000) {
+        due = run.wake();
+        if at(due).utc < Time(30_000) {
+            run.inspected(due, "a", Ok(booked(true)));
+            run.inspected(due, "b", Ok(booked(true)));
+        }
+    }
+    assert!(at(due).utc <= Time(30_006), "soon after the start");
+    assert_eq!(run.wanted(), ["Inspect 1 a"], "nothing is open at b");
+    run.inspected(due, "a", Ok(booked(false)));
+    assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)), "what has begun stays as it is");
+    for wrong in [Place::Host(HostId::new("h3").unwrap()), place(true, "m", "h3")] {
+        due = run.wake();
+        run.inspected(due, "a", with(wrong));
+        assert_eq!(place_of(&run), place(false, "n", "h2"));
+    }
+    due = run.wake();
+    run.inspected(due, "a", with(place(true, "n", "h3")));
+    assert_eq!(place_of(&run), place(true, "n", "h3"));
+    assert_eq!(run.wanted(), ["write reserved, owed 0"]);
+    assert_eq!(run.negotiation.poll_timeout(), None, "and it is left alone");
 }

@@ -227,7 +227,7 @@ fn seats_of(some: &[&Reported]) -> BTreeSet<SeatNumber> {
 }
 
 fn overlap((site, part): &Reported, (other_site, other): &Reported) -> bool {
-    let is_same = |a: &Grant, b: &Grant| a.seat == b.seat || site == other_site && a.place == b.place;
+    let is_same = |a: &Grant, b: &Grant| a.seat == b.seat || site == other_site && a.host() == b.host();
     part.grants.iter().any(|grant| other.grants.iter().any(|one| is_same(grant, one)))
 }
 

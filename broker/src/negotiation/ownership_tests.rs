@@ -94,7 +94,7 @@ fn acknowledged(is_settled: bool) -> Result<SiteAnswer, String> {
     match booked(true) {
         SiteAnswer::Booked { seats, before, others, version, .. } => {
             let (charged, receipt) = (Default::default(), None);
-            Ok(SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt })
+            Ok(SiteAnswer::Booked { seats, places: Vec::new(), is_settled, before, others, charged, version, receipt })
         }
         other => panic!("{other:?}"),
     }
@@ -275,6 +275,7 @@ fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
     assert!(run.asked().contains(&("s".to_owned(), Purpose::Release, "take over".to_owned())));
     let answer = SiteAnswer::Booked {
         seats: Vec::new(),
+        places: Vec::new(),
         is_settled: true,
         before: None,
         others: Vec::new(),
@@ -308,6 +309,7 @@ fn what_nobody_had_told_of_is_taken_over_and_given_back() {
     let says = |run: &mut Run, others: Vec<AttemptId>| {
         let answer = SiteAnswer::Booked {
             seats: Vec::new(),
+            places: Vec::new(),
             is_settled: true,
             before: None,
             others,
@@ -424,6 +426,7 @@ fn a_site_that_answers_what_it_was_not_asked_is_not_asked_again_at_once() {
         let before = Some(site(&format!("made-up-{now}")));
         let answer = SiteAnswer::Booked {
             seats: every_seat(),
+            places: Vec::new(),
             is_settled: true,
             before,
             others: Vec::new(),
@@ -483,6 +486,7 @@ fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_no
         }
         let answer = |seats, before| SiteAnswer::Booked {
             seats,
+            places: Vec::new(),
             is_settled: true,
             before,
             others: Vec::new(),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Negotiation, RequestRecord, State, releases::BookingKey};
 use crate::{
     ids::SiteId,
-    plan::{Plan, Seat},
+    plan::{Place, Plan, Seat},
     protocol::{Grant, SiteAnswer},
     receipt::{KeyOfSite, Receipt},
     trust::SignedText,
@@ -50,7 +50,12 @@ impl Negotiation {
     ) -> Result<SiteAnswer, String> {
         let Some(check) = &self.receipts else { return answer };
         let grants = |plan: &Plan, wanted: &dyn Fn(&Seat) -> bool| -> Vec<Grant> {
-            plan.seats.iter().filter(|seat| seat.site == *site && wanted(seat)).map(Grant::from).collect()
+            // A receipt names what was promised.
+            let promised = |seat: &Seat| {
+                let grant = Grant::from(seat);
+                Grant { place: Place::Host(grant.place.promised().clone()), ..grant }
+            };
+            plan.seats.iter().filter(|seat| seat.site == *site && wanted(seat)).map(promised).collect()
         };
         let reservation = self.record.reservation.as_ref();
         let (receipt, expected, is_whole) = match (&self.state, &answer, reservation) {

@@ -161,7 +161,16 @@ fn who_takes_a_reservation_over_has_its_receipts_before_it_is_reported() {
         let seats = every_seat().into_iter().filter(|number| plan.seat(*number).unwrap().site == site(from)).collect();
         let receipt = Some(testing::sign(&receipt, &testing::key(number_of(&site(from)))).into());
         let (before, others, charged) = (None, Vec::new(), Cost::ZERO);
-        Ok(SiteAnswer::Booked { seats, is_settled, before, others, charged, version: version(1), receipt })
+        Ok(SiteAnswer::Booked {
+            seats,
+            places: Vec::new(),
+            is_settled,
+            before,
+            others,
+            charged,
+            version: version(1),
+            receipt,
+        })
     };
     run.negotiation.handle(at(1), Event::Check, &mut ());
     run.drain();

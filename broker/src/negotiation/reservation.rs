@@ -15,7 +15,7 @@ use crate::{
     demand::Demand,
     ids::{HostId, SeatNumber, SiteId},
     objective,
-    plan::{Plan, Seat},
+    plan::{Place, Plan, Seat},
     request::{ObjectiveKind, Request},
     time::Time,
 };
@@ -116,6 +116,25 @@ impl Reservation {
             self.lost.insert(number, loss);
         }
         is_new
+    }
+
+    /// Notes where a floating seat is now; true when it is bound there. What is no later place of it is not believed.
+    pub(super) fn note_place(&mut self, number: SeatNumber, place: Place) -> bool {
+        let at = self.plan.seats.binary_search_by_key(&number, |seat| seat.number).ok();
+        let Some(seat) = at.map(|at| &mut self.plan.seats[at]) else { return false };
+        let is_later = seat.place.is_floating() && place.promised() == seat.place.promised();
+        if !is_later || matches!(place, Place::Host(_)) {
+            return false;
+        }
+        seat.place = place;
+        !seat.place.is_floating()
+    }
+
+    /// The bookings with seats that are there and float.
+    pub(super) fn floating_bookings(&self) -> Vec<(u32, SiteId)> {
+        let floats = |seat: &&Seat| seat.place.is_floating() && !self.is_lost(seat.number);
+        let of_part = |part| self.seats_of(part).filter(floats).map(|seat| (part.attempt, seat.site.clone()));
+        self.parts.iter().flat_map(of_part).collect()
     }
 
     /// The decision of a request that has this reservation.

@@ -113,6 +113,7 @@ fn reserved(more: &str) -> Run {
 fn booked(seat: Option<u32>) -> SiteAnswer {
     SiteAnswer::Booked {
         seats: seat.map(SeatNumber).into_iter().collect(),
+        places: Vec::new(),
         is_settled: seat.is_some(),
         before: None,
         others: Vec::new(),

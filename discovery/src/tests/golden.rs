@@ -166,6 +166,10 @@ fn answers() -> Vec<WireAnswer> {
         SiteAnswer::Settled,
         SiteAnswer::Booked {
             seats: vec![SeatNumber(2)],
+            places: vec![
+                (SeatNumber(2), Place::Floating { class: host.clone(), host: host.clone() }),
+                (SeatNumber(3), Place::Bound { class: host.clone(), host: host.clone() }),
+            ],
             is_settled: true,
             before: Some(site_id()),
             others: vec![attempt.clone()],

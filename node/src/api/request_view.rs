@@ -182,7 +182,11 @@ pub struct ReservationView {
 pub struct ReservedHost {
     pub site: SiteId,
     pub site_name: String,
+    /// With `class`, the one that it would be as things stand.
     pub host: HostId,
+    /// While it is open which host of this class it will be; that is settled when it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<HostId>,
     /// Its own end; that of the reservation is the latest.
     pub end: Time,
     #[schema(value_type = schema::Amounts)]
@@ -294,6 +298,7 @@ fn hosts_of(
     let view = |(grant, end): (&Seat, Time)| {
         let words = words_of(&grant.site);
         let fill = |text: &String| contact::fill(text, grant.host().as_str(), record.user.as_str(), record.id.as_str());
+        let class = grant.place.is_floating().then(|| grant.place.promised().clone());
         ReservedHost {
             site: grant.site.clone(),
             site_name: words.name,
@@ -301,7 +306,8 @@ fn hosts_of(
             end,
             amounts: grant.amounts.clone(),
             cost: grant.agreed.cost,
-            contact: words.contact.as_ref().map(fill),
+            contact: words.contact.as_ref().filter(|_| class.is_none()).map(fill),
+            class,
             lost: reservation.and_then(|reservation| reservation.lost.get(&grant.number).copied()),
         }
     };

@@ -9,7 +9,15 @@ use std::{
 };
 
 use axum::{Json, extract::State, http::StatusCode};
-use broker::{host::Host, ids::HostId, schedule::Schedule, tariff::Tariff, time::Time, trust::SharedGate};
+use broker::{
+    host::Host,
+    ids::HostId,
+    ledger::{Books as _, HostLedger},
+    schedule::Schedule,
+    tariff::Tariff,
+    time::Time,
+    trust::SharedGate,
+};
 use discovery::{Discovery, Offer, OfferError};
 use serde::{Deserialize, Serialize};
 use tokio::task::block_in_place;
@@ -137,6 +145,7 @@ impl Upkeep {
         if is_offered(&offered) != is_offered(&config) {
             self.advertise_as(&offered)?;
         }
+        offered.settings.ledger.binding = new.settings.ledger.binding;
         let has_other_units = units_without_prices(&offered) != units_without_prices(&config);
         *config = offered;
         (config.settings.hosts, config.settings.hosts_file) = (new.settings.hosts, new.settings.hosts_file);
@@ -194,10 +203,12 @@ fn tariffs_of(config: &NodeConfig) -> BTreeMap<HostId, Arc<Tariff>> {
 }
 
 /// What a configuration has on offer, whatever it costs.
-fn units_without_prices(config: &NodeConfig) -> Vec<(Host, Schedule)> {
-    let mut units = config.units();
-    units.iter_mut().for_each(|(host, _)| host.tariff = Arc::default());
-    units
+fn units_without_prices(config: &NodeConfig) -> Vec<(Host, Schedule, Option<HostId>)> {
+    let unit = |books: &HostLedger| {
+        let host = Host { tariff: Arc::default(), ..books.host().clone() };
+        (host, books.own().clone(), books.class().cloned())
+    };
+    config.units().iter().map(unit).collect()
 }
 
 /// The configuration in force with these tariffs.

@@ -78,7 +78,11 @@ pub fn shape_line(request: &Request, shape: Option<ShapeNumber>) -> String {
 fn grant_text(grant: &ReservedHost, end: Time, look: &Look) -> String {
     let lost = grant.lost.map_or_else(String::new, |loss| format!(" LOST ({loss})"));
     let until = (grant.end != end).then(|| format!(" until {}", format_time(grant.end, &look.zone)));
-    let (name, amounts) = (safe(grant.host.as_str()), amounts_text(&grant.amounts));
+    let name = match &grant.class {
+        Some(class) => format!("one of {}", safe(class.as_str())),
+        None => safe(grant.host.as_str()),
+    };
+    let amounts = amounts_text(&grant.amounts);
     let cost = (!grant.cost.is_zero()).then(|| format!(" for {}", grant.cost));
     format!("{name} {amounts}{}{}{}", until.unwrap_or_default(), cost.unwrap_or_default(), look.paint.bad(&lost))
 }

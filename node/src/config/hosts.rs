@@ -71,6 +71,8 @@ pub struct OwnHost {
     pub host: Host,
     /// The owner's own work, which Kolo plans around.
     pub own_work: Schedule,
+    /// The class that it is one of.
+    pub class: Option<HostId>,
 }
 
 /// Makes hosts of tables. `place` says where they are written.
@@ -99,7 +101,8 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
         let speed = speed.map_err(|message| wrong(&table.id, ": speed", message))?.unwrap_or_default();
         let (id, attributes) = (table.id.clone(), table.attributes.clone());
         let host = Host { id, capacity, attributes, speed, tariff: Default::default() };
-        let own = |host| OwnHost { host, own_work: Schedule::default() };
+        let class = table.count.map(|_| host.id.clone());
+        let own = |host| OwnHost { host, own_work: Schedule::default(), class: class.clone() };
         if table.count.is_none() {
             hosts.push(own(host));
         } else {
@@ -123,8 +126,11 @@ fn members(table: &HostTable, others: usize) -> Result<Vec<HostId>, ClassError> 
 pub fn from_snapshot(file: &Path) -> Result<Vec<OwnHost>, ConfigError> {
     let text = document::read_text(file)?;
     let snapshot = GridSnapshot::read(&text).map_err(|error| DocumentError::about(file, "", error))?;
-    let hosts: Vec<_> =
-        snapshot.hosts.into_iter().map(|entry| OwnHost { host: entry.host, own_work: entry.schedule }).collect();
+    let hosts: Vec<_> = snapshot
+        .hosts
+        .into_iter()
+        .map(|entry| OwnHost { host: entry.host, own_work: entry.schedule, class: None })
+        .collect();
     check(&hosts, &file.display().to_string())?;
     Ok(hosts)
 }
@@ -182,6 +188,8 @@ mod tests {
         let named: Vec<_> = hosts.iter().map(|own| own.host.id.as_str()).collect();
         assert_eq!(named, ["n-1", "n-2", "n-3", "h", "m-1"]);
         assert!(hosts[..3].iter().all(|own| own.host.capacity == hosts[0].host.capacity));
+        let classes: Vec<_> = hosts.iter().map(|own| own.class.as_ref().map(HostId::as_str)).collect();
+        assert_eq!(classes, [Some("n"), Some("n"), Some("n"), None, Some("m")]);
         assert_eq!(read("[[hosts]]\nid = \"n\"\ncount = 1024").unwrap().len(), 1024);
     }
 

@@ -16,9 +16,8 @@ use std::{
 use broker::{
     amount::Amount,
     batch::live_policy_named,
-    host::Host,
     ids::{HostId, MAX_ID_BYTES},
-    ledger::LedgerLimits,
+    ledger::{HostLedger, LedgerLimits},
     negotiation::NegotiationSettings,
     phases,
     schedule::Schedule,
@@ -38,7 +37,7 @@ use super::{
     settings::{BatchSettings, LedgerSettings, PolicySettings, Settings},
     surroundings::Surroundings,
     tariffs::{Pricing, too_many_steps},
-    values::{Percent, Program, Rate, Setting as _},
+    values::{Binding, Percent, Program, Rate, Setting as _},
 };
 use crate::{
     contact,
@@ -107,9 +106,14 @@ impl NodeConfig {
     }
 
     /// What the ledger has books of: the hosts with the owner's own work, and the uplink if it has a limit.
-    pub fn units(&self) -> Vec<(Host, Schedule)> {
-        let hosts = self.hosts.iter().map(|own| (own.host.clone(), own.own_work.clone()));
-        hosts.chain(self.uplink().map(|mbps| (unit_of(mbps), Schedule::default()))).collect()
+    pub fn units(&self) -> Vec<HostLedger> {
+        let is_late = self.settings.ledger.binding == Binding::Late;
+        let books = |own: &OwnHost| {
+            let class = own.class.clone().filter(|_| is_late);
+            HostLedger::new(own.host.clone(), own.own_work.clone()).in_class(class)
+        };
+        let uplink = self.uplink().map(|mbps| HostLedger::new(unit_of(mbps), Schedule::default()));
+        self.hosts.iter().map(books).chain(uplink).collect()
     }
 }
 
@@ -193,7 +197,7 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
         hosts,
         pricing,
         negotiation: negotiation(&settings, places)?,
-        ledger: ledger(&settings.ledger, places)?,
+        ledger: ledger(&settings.ledger, settings.activation.early.unwrap_or(Span(0)), places)?,
         policy: policy(&settings.policy, places)?,
         activation_log,
         search_path: surroundings.search_path.clone(),
@@ -318,7 +322,7 @@ fn hosts(
     }
     let id = HostId::new(machine_name).map_err(|error| ConfigError::Machine(error.to_string()))?;
     let host = machine::detect(id, settings.machine.share, &settings.machine.attributes, data_dir)?;
-    let hosts = vec![OwnHost { host, own_work: Schedule::default() }];
+    let hosts = vec![OwnHost { host, own_work: Schedule::default(), class: None }];
     hosts::check(&hosts, places.written("machine.attributes").unwrap_or("this machine"))?;
     Ok(hosts)
 }
@@ -399,7 +403,8 @@ fn negotiation(settings: &Settings, places: &Places) -> Result<NegotiationSettin
     })
 }
 
-fn ledger(settings: &LedgerSettings, places: &Places) -> Result<LedgerLimits, ConfigError> {
+/// Seats are bound `early`, when the hook starts them.
+fn ledger(settings: &LedgerSettings, early: Span, places: &Places) -> Result<LedgerLimits, ConfigError> {
     let (all, each) = (settings.max_holds, settings.max_holds_per_entry_point);
     within(places, "ledger.max_holds", all, 1, HOLDS_MAX)?;
     if each == 0 || each > all {
@@ -411,6 +416,7 @@ fn ledger(settings: &LedgerSettings, places: &Places) -> Result<LedgerLimits, Co
         max_holds: all,
         max_holds_per_entry_point: each,
         farthest_future: settings.farthest_future,
+        bound_before: early,
         hold_max: settings.hold_max,
         // An attempt must be remembered longer than any hold of it could have lasted.
         tombstone_life: default.tombstone_life.max(settings.hold_max + default.hold_max),

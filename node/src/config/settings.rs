@@ -24,7 +24,7 @@ use super::{
     hosts::HostTable,
     keys::settings,
     prices::PriceTable,
-    values::{LogFormat, Loss, Percent, Program, Rate},
+    values::{Binding, LogFormat, Loss, Percent, Program, Rate},
 };
 
 /// Where the local API listens unless told otherwise.
@@ -129,6 +129,8 @@ settings! {
 settings! {
     /// What this site grants.
     pub struct LedgerSettings {
+        /// When a seat on one of a class ([[hosts]] with count) is bound to a host: late (when it begins) or early (when it is held).
+        binding: Binding = Binding::Late, "WHEN";
         /// Most holds at a time.
         max_holds: usize = LedgerLimits::default().max_holds, "COUNT";
         /// Most holds at a time of one entry point.

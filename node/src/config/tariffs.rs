@@ -259,7 +259,7 @@ mod tests {
             speed: Default::default(),
             tariff: Default::default(),
         };
-        ["h1", "h2"].map(|id| OwnHost { host: host(id), own_work: Schedule::default() }).into()
+        ["h1", "h2"].map(|id| OwnHost { host: host(id), own_work: Schedule::default(), class: None }).into()
     }
 
     fn time(text: &str) -> Time {

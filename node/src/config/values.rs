@@ -141,6 +141,7 @@ plain! {
     BTreeSet<String>, List, [], |texts| list(texts);
     Attributes, Pairs, [], |attributes| pairs(attributes.iter().map(|(key, value)| (key.clone(), value.clone())));
     Effort, Text, ["fast", "balanced", "thorough"], |effort| Value::try_from(effort).ok();
+    Binding, Text, ["late", "early"], |binding| Some(Value::String(binding.as_str().to_owned()));
     LogFormat, Text, ["human", "json"], |format| Some(Value::String(format.as_str().to_owned()));
     Program, Program, [], |program| (!program.0.is_empty()).then(|| list(&program.0)).flatten();
     Vec<HostTable>, Tables, [], |tables| Some(Value::Array(tables.iter().map(HostTable::written).map(table_of).collect()));
@@ -208,6 +209,25 @@ pub fn parse_effort(text: &str) -> Result<Effort, String> {
 /// A program of the owner and its arguments; empty when there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Program(pub Vec<String>);
+
+/// When seats on hosts of a class are bound to a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Binding {
+    /// When they begin.
+    Late,
+    /// When they are held.
+    Early,
+}
+
+impl Binding {
+    fn as_str(self) -> &'static str {
+        match self {
+            Binding::Late => "late",
+            Binding::Early => "early",
+        }
+    }
+}
 
 /// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

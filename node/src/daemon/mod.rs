@@ -227,7 +227,7 @@ fn open_ledger(
     let charges = kept.charges.clone();
     let (site, limits) = (identity.site_id().clone(), config.ledger.clone());
     let (mut ledger, misfits) =
-        Ledger::open(site, limits, incarnation, gate.clone(), config.units(), kept, clock.now());
+        Ledger::open_with(site, limits, incarnation, gate.clone(), config.units(), kept, clock.now());
     ledger.sign_receipts(identity.signing_key());
     warn_of(&misfits);
     SharedLedger::new(ledger, clock, charges)

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     ids::HostId,
-    ledger::{Booking, BookingRecord, Record},
+    ledger::{Booking, BookingRecord, GoneRecord, Record},
     protocol::{AttemptId, Grant},
     time::{Time, Window},
 };
@@ -46,7 +46,7 @@ pub struct Promises(BTreeMap<AttemptId, Promise>);
 
 /// The names of the hosts, as far as a line has room.
 fn hosts_text(grants: &[Grant]) -> String {
-    let names: BTreeSet<&str> = grants.iter().map(|grant| HostId::as_str(grant.host())).collect();
+    let names: BTreeSet<&str> = grants.iter().map(|grant| HostId::as_str(grant.place.shown())).collect();
     let text = names.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMED_MAX) {
         0 => text,
@@ -68,13 +68,20 @@ impl Promises {
     /// What a change of the ledger on disk means for the owner at `now`; none when a promise stays what it is, or it is own work.
     pub fn note(&mut self, record: &Record, now: Time) -> Option<News> {
         let gone = match record {
-            Record::Put(booking) => return self.note_booking(booking),
+            Record::Put(_) | Record::PutAll(_) => return self.note_put(record.put()),
             Record::Charge(_) | Record::Queue(_) | Record::Dequeue(_) => return None,
-            Record::Gone(_) | Record::Remove(_) => record.attempt(),
+            Record::Gone(GoneRecord { attempt, .. }) | Record::Remove(attempt) => attempt,
         };
         let promise = self.0.remove(gone)?;
         let turn = if promise.window.end <= now { Turn::Ended } else { Turn::GivenBack };
         Some(News { turn, attempt: gone.clone(), promise })
+    }
+
+    /// Of several bookings all but the last have only moved.
+    fn note_put(&mut self, bookings: &[BookingRecord]) -> Option<News> {
+        let (last, moved) = bookings.split_last()?;
+        moved.iter().for_each(|one| drop(self.note_booking(one)));
+        self.note_booking(last)
     }
 
     fn note_booking(&mut self, booking: &BookingRecord) -> Option<News> {

@@ -11,14 +11,12 @@ use std::{
 };
 
 use broker::{
-    host::Host,
     ids::{Network, RequestId, SiteId},
     ledger::{
         BookingRecord, Charge, Event, FeedReport, HostLedger, Ledger, LocalWork, Output, QueueError, QueueOrder,
         QueuedJob, Record, ReplyToken,
     },
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
-    schedule::Schedule,
     time::Millis,
     trust::{Authorization, SignedText},
 };
@@ -166,9 +164,8 @@ impl SharedLedger {
     }
 
     /// Puts other hosts, own work and another uplink into force.
-    pub fn replace_hosts(&self, units: Vec<(Host, Schedule)>) {
-        let books = units.into_iter().map(|(host, own)| HostLedger::new(host, own)).collect();
-        let misfits = self.lock().replace_hosts(self.clock.now(), books);
+    pub fn replace_hosts(&self, units: Vec<HostLedger>) {
+        let misfits = self.lock().replace_hosts(self.clock.now(), units);
         warn_of(&misfits);
         self.touched.notify_one();
     }

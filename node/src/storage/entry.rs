@@ -205,10 +205,12 @@ pub fn put_reservation(reservation: &BookingRecord) -> Result<Entry, StoreError>
     Ok(Entry::Put(key, json(Table::Reservations, reservation)?))
 }
 
-/// The entry that a change comes down to.
-pub fn of_change(change: &Change) -> Result<Entry, StoreError> {
-    Ok(match change {
-        Change::Ledger(Record::Put(reservation)) => put_reservation(reservation)?,
+/// The entries that a change comes down to.
+pub fn of_change(change: &Change) -> Result<Vec<Entry>, StoreError> {
+    let one = match change {
+        Change::Ledger(record @ (Record::Put(_) | Record::PutAll(_))) => {
+            return record.put().iter().map(put_reservation).collect();
+        }
         Change::Ledger(Record::Gone(record)) => {
             Entry::Put(attempt_key(Table::Reservations, &record.attempt), json(Table::Reservations, record)?)
         }
@@ -231,7 +233,8 @@ pub fn of_change(change: &Change) -> Result<Entry, StoreError> {
         }
         Change::ForgetActivation(attempt) => Entry::Remove(attempt_key(Table::Activations, attempt)),
         Change::KnownPeers(peers) => Entry::Put(fact_key(KNOWN_PEERS), json(Table::Facts, peers)?),
-    })
+    };
+    Ok(vec![one])
 }
 
 /// The number of the last start; 0 before the first.

@@ -41,7 +41,9 @@ impl Prepared {
 /// Appends the entries of `changes` to a group's bytes.
 pub fn push_changes(changes: &[Change], content: &mut Vec<u8>) -> Result<(), StoreError> {
     for change in changes {
-        entry::push_entry(&entry::of_change(change)?, content)?;
+        for entry in entry::of_change(change)? {
+            entry::push_entry(&entry, content)?;
+        }
     }
     if content.len() > GROUP_BYTES_MAX {
         return Err(StoreError::TooLarge { bytes: content.len() });

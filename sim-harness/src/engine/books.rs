@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use broker::{
     host::Host,
+    ids::HostId,
     ledger::{Books, HostLedger, Ledger, fit_beside},
     protocol::Grant,
     resources::Amounts,
@@ -32,6 +33,8 @@ pub enum BookFault {
     NoTariff,
     /// What is promised is not shown.
     PromisesUnseen,
+    /// A host of a class has room for any number of seats.
+    ClassNeverFull,
 }
 
 /// The books of one host.
@@ -42,18 +45,22 @@ pub struct FaultyBooks {
 }
 
 impl FaultyBooks {
-    /// The books of a host of which only the owner's own work is reserved.
-    pub fn new((mut host, own): (Host, Schedule), fault: Option<BookFault>) -> FaultyBooks {
+    /// The books of a host, of a class perhaps, of which only the owner's own work is reserved.
+    pub fn new((mut host, own): (Host, Schedule), class: Option<HostId>, fault: Option<BookFault>) -> FaultyBooks {
         if fault == Some(BookFault::NoTariff) {
             host.tariff = Arc::default();
         }
-        FaultyBooks { books: HostLedger::new(host, own), fault }
+        FaultyBooks { books: HostLedger::new(host, own).in_class(class), fault }
     }
 }
 
 impl Books for FaultyBooks {
     fn host(&self) -> &Host {
         self.books.host()
+    }
+
+    fn class(&self) -> Option<&HostId> {
+        self.books.class()
     }
 
     fn set_tariff(&mut self, tariff: Arc<Tariff>) {
@@ -80,6 +87,7 @@ impl Books for FaultyBooks {
     fn admits(&self, grants: &[&Grant]) -> Result<(), Shortage> {
         match self.fault {
             Some(BookFault::AdmitBesideHolds) => fit_beside(self.reserved(), &self.host().capacity, grants),
+            Some(BookFault::ClassNeverFull) if self.class().is_some() => Ok(()),
             _ => self.books.admits(grants),
         }
     }

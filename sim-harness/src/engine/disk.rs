@@ -55,10 +55,10 @@ pub enum Write {
 }
 
 impl Write {
-    /// The request whose reservation it changes, if it changes one.
-    pub fn about(&self) -> Option<&RequestId> {
-        let Write::Ledger(record) = self else { return None };
-        Some(&record.attempt().request)
+    /// The requests whose reservations it changes.
+    pub fn about(&self) -> Vec<RequestId> {
+        let Write::Ledger(record) = self else { return Vec::new() };
+        record.attempts().map(|attempt| attempt.request.clone()).collect()
     }
 
     /// The requests of a batch that it is about.
@@ -102,8 +102,9 @@ impl Disk {
             }
         };
         match record {
-            Record::Put(reservation) => {
-                self.reservations.insert(reservation.attempt.clone(), reservation);
+            Record::Put(_) | Record::PutAll(_) => {
+                let put = record.put().iter().map(|one| (one.attempt.clone(), one.clone()));
+                self.reservations.extend(put);
             }
             Record::Gone(record) => {
                 self.reservations.remove(&record.attempt);

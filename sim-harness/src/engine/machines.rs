@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use broker::{
     host::Host,
-    ids::{RequestId, SiteId},
+    ids::{HostId, RequestId, SiteId},
     ledger::{BookingRecord, Kept, Ledger, LedgerLimits},
     negotiation::{Negotiation, NegotiationSettings, RequestRecord},
     receipt::KeyOfSite,
@@ -29,6 +29,8 @@ pub struct Setup {
     pub site: SiteId,
     /// Its hosts with the owner's own work.
     pub hosts: Vec<(Host, Schedule)>,
+    /// The class that all of them are of, if any.
+    pub class: Option<HostId>,
     /// Its trust and its owner's policy.
     pub gate: SharedGate,
     /// Limits of its ledger.
@@ -78,9 +80,14 @@ impl<A> Machines<A> {
         seed_of: impl Fn(u64) -> u64,
         now: Now,
     ) -> (Machines<A>, Vec<BookingRecord>) {
-        let Setup { site, hosts, gate, limits, negotiation: settings, receipts, book_fault } = setup;
+        let Setup { site, hosts, class, gate, limits, negotiation: settings, receipts, book_fault } = setup;
         let grid = gate.lock().trust().grid().to_owned();
-        let books = hosts.into_iter().map(|host| FaultyBooks::new(host, book_fault)).collect();
+        let of_class = |(host, _): &(Host, Schedule)| class.clone().filter(|_| !host.id.is_uplink());
+        let books = |unit| {
+            let class = of_class(&unit);
+            FaultyBooks::new(unit, class, book_fault)
+        };
+        let books = hosts.into_iter().map(books).collect();
         let (mut ledger, misfits) = Ledger::open_with(site, limits, disk.incarnation, gate, books, kept, now);
         let check = receipts.map(|Receipts { key, key_of }| {
             ledger.sign_receipts(key);

@@ -162,7 +162,7 @@ impl Attacker {
         match (self.random.random_range(0..3), answer) {
             (0, SiteAnswer::Booked { seats, is_settled, others, charged, version, receipt, .. }) => {
                 let before = Some(names::site(self.random.random_range(0..grid.nodes.len())));
-                SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt }
+                SiteAnswer::Booked { seats, places: Vec::new(), is_settled, before, others, charged, version, receipt }
             }
             (kind, answer) => {
                 if kind == 1 {

@@ -107,6 +107,12 @@ pub enum Canary {
     OwnQueueIgnored,
     /// The plan of the owner's jobs does not see what is promised.
     PlannedBesidePromises,
+    /// A site gives one host of a class to several seats at a time.
+    BindTwice,
+    /// A site does not write down which seats it has moved.
+    WitnessForgotten,
+    /// A site that starts again forgets which seats it has bound.
+    BoundMoved,
     /// The entry point forgets the limit of sites; each site sees the sites of one attempt only.
     ForgetSitesMax,
 }
@@ -125,6 +131,7 @@ impl Canary {
             Canary::LapsedHoldKept => Some(BookFault::LapsedHoldKept),
             Canary::LinkKept => Some(BookFault::LinkKept),
             Canary::PlannedBesidePromises => Some(BookFault::PromisesUnseen),
+            Canary::BindTwice => Some(BookFault::ClassNeverFull),
             Canary::BelowPrice => Some(BookFault::NoTariff),
             _ => None,
         }

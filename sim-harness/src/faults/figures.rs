@@ -51,6 +51,10 @@ figures! {
     attacks: "attacks",
     /// Holds of which a site gave a part on other hosts than were named.
     substituted: "substituted",
+    /// Times that seats were moved to make room for others, and that was written.
+    rearranged: "rearranged",
+    /// Seats that were bound to a host of their class.
+    bound: "bound",
     /// Times that an owner took something away.
     shrinks: "shrinks",
     /// Of these, times that a reservation had begun on what was taken away.

@@ -96,17 +96,19 @@ fn come_back(grid: &mut Grid, node: usize) {
 
 /// The disk of a node has what it was writing.
 pub fn reach_disk(grid: &mut Grid, node: usize, writes: Vec<Write>) {
-    let touched: Vec<RequestId> = writes.iter().filter_map(|write| write.about().cloned()).collect();
+    let touched: Vec<RequestId> = writes.iter().flat_map(Write::about).collect();
     for write in writes {
         match &write {
             Write::Request(record) => grid.truth.note_takeover(record),
-            Write::Ledger(record) if let Record::Dequeue(attempt) = &**record => {
-                grid.truth.note_job_ended(node, attempt);
-            }
-            Write::Ledger(record) if !matches!(**record, Record::Put(_) | Record::Queue(_)) => {
-                grid.truth.note_gone(node, record.attempt());
-            }
-            Write::Ledger(_) | Write::Tie { .. } | Write::Untie { .. } => {}
+            Write::Ledger(record) => match &**record {
+                Record::Put(_) | Record::Queue(_) => {}
+                Record::PutAll(_) => grid.figures.rearranged += 1,
+                Record::Dequeue(attempt) => grid.truth.note_job_ended(node, attempt),
+                Record::Gone(_) | Record::Remove(_) | Record::Charge(_) => {
+                    record.attempts().for_each(|attempt| grid.truth.note_gone(node, attempt));
+                }
+            },
+            Write::Tie { .. } | Write::Untie { .. } => {}
         }
         grid.nodes[node].disk.apply(write);
     }

@@ -15,6 +15,7 @@ mod batch_plans;
 mod batches;
 mod canary;
 mod checks;
+mod classes;
 mod clock;
 mod credentials;
 mod demands;

@@ -9,7 +9,9 @@ use broker::{
     amount::Amount,
     demand::Demand,
     ids::{Network, RequestId, SeatNumber, SiteId},
+    ledger::{BookingRecord, Record},
     negotiation::{Decision, Negotiation, Purpose, Repair, RequestRecord},
+    plan::Place,
     protocol::{AttemptId, Grant, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     receipt::Receipt,
     request::{Request, RequestDocument},
@@ -144,6 +146,7 @@ pub fn forgets_to_give_up(grid: &mut Grid, node: usize, to: usize, body: &Body) 
     let answer = match asked {
         SiteRequest::TakeOver { .. } => SiteAnswer::Booked {
             seats: Vec::new(),
+            places: Vec::new(),
             is_settled: false,
             before: None,
             others: Vec::new(),
@@ -175,6 +178,24 @@ pub fn mutate_request(canary: Option<Canary>, request: Request) -> Request {
         _ => {}
     }
     Request::try_from(asked).unwrap_or(request)
+}
+
+/// Of what is written together only the last, which needed the room.
+pub fn forget_moves(record: &mut Record) {
+    if let Record::PutAll(all) = record
+        && let Some(last) = all.pop()
+    {
+        *record = Record::Put(last);
+    }
+}
+
+/// What a site remembers that has forgotten which seats it has bound.
+pub fn unbind(bookings: &mut [BookingRecord]) {
+    for grant in bookings.iter_mut().flat_map(|booking| &mut booking.grants) {
+        if let Place::Bound { class, host } = &grant.place {
+            grant.place = Place::Floating { class: class.clone(), host: host.clone() };
+        }
+    }
 }
 
 /// Puts receipts in the place of those that a coordinator keeps, from the same sites, that name another price.

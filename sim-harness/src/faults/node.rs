@@ -12,7 +12,7 @@ use broker::{
     amount::Amount,
     demand::Demand,
     host::Host,
-    ids::{RequestId, SeatNumber, SiteId},
+    ids::{HostId, RequestId, SeatNumber, SiteId},
     ledger::{BookingRecord, LedgerLimits},
     negotiation::{Found, NegotiationSettings, Outcome, Purpose, RequestRecord, Stage},
     protocol::{AttemptId, Grant},
@@ -30,6 +30,7 @@ use super::{
     credentials,
     lookup::Lookup,
     message::{Body, Question},
+    mutations,
     names::{self, amounts},
     options::{DISK_MS_MAX, Options, one_of},
     views::Views,
@@ -164,6 +165,8 @@ pub struct Node {
     pub hosts: Vec<(Host, Schedule)>,
     /// The same before the owner took any away.
     pub hosts_at_first: Vec<(Host, Schedule)>,
+    /// The class that all of them are of, if any.
+    pub class: Option<HostId>,
     /// What its uplink carries, in Mbit/s; none without a limit.
     pub uplink: Option<Amount>,
     /// The same before the owner took any away.
@@ -198,6 +201,7 @@ impl Node {
             clock,
             hosts_at_first: hosts.clone(),
             hosts,
+            class: None,
             uplink: None,
             uplink_at_first: None,
             is_to_shrink: false,
@@ -237,7 +241,7 @@ impl Node {
     pub fn start(
         &mut self,
         now: Moment,
-        (gate, limits, negotiation): (SharedGate, LedgerLimits, NegotiationSettings),
+        (gate, mut limits, negotiation): (SharedGate, LedgerLimits, NegotiationSettings),
         seed: u64,
         canary: Option<Canary>,
     ) -> Vec<BookingRecord> {
@@ -251,6 +255,11 @@ impl Node {
         match canary {
             Some(Canary::OwnJobsForgotten) => kept.queue.clear(),
             Some(Canary::ForgetReservations) => kept.bookings.clear(),
+            // Bound anew when it begins, not before.
+            Some(Canary::BoundMoved) if !kept.bookings.is_empty() => {
+                mutations::unbind(&mut kept.bookings);
+                limits.bound_before = Span(0);
+            }
             Some(Canary::ForgetCoordinator) => kept.bookings.iter_mut().for_each(|one| one.coordinator = None),
             _ => {}
         }
@@ -259,7 +268,8 @@ impl Node {
         hosts.extend(self.uplink.map(|mbps| (unit_of(mbps), Schedule::default())));
         let key = names::index_of(&site).map(|index| Arc::new(names::signing_key(index)));
         let receipts = key.map(|key| Receipts { key, key_of: names::key_of });
-        let setup = Setup { site, hosts, gate: gate.clone(), limits, negotiation, receipts, book_fault };
+        let class = self.class.clone();
+        let setup = Setup { site, hosts, class, gate: gate.clone(), limits, negotiation, receipts, book_fault };
         let is_resumed = canary != Some(Canary::ReuseAttemptNumbers);
         let seed_of = |place| seed.wrapping_add(place);
         let (machines, misfits) = Machines::open(setup, &self.disk, kept, is_resumed, seed_of, clocks);

@@ -15,8 +15,8 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    batches::Batches, canary::Canary, demands::Demands, drains::Drains, hoards::Hoards, links::Links, money::Money,
-    queues::Queues, shapes::Shapes, shares::Shares,
+    batches::Batches, canary::Canary, classes::Classes, demands::Demands, drains::Drains, hoards::Hoards, links::Links,
+    money::Money, queues::Queues, shapes::Shapes, shares::Shares,
 };
 
 /// How long sites remember an attempt that is over.
@@ -145,6 +145,8 @@ pub struct Options {
     pub hoards: Option<Hoards>,
     /// What owners order for their own queues.
     pub queues: Option<Queues>,
+    /// Which sites have their hosts in a class.
+    pub classes: Option<Classes>,
     /// One of so many users hands a plan in that another node has made; none without.
     pub handed_in_every: Option<u64>,
 }
@@ -222,6 +224,7 @@ impl Options {
             shares: None,
             hoards: None,
             queues: None,
+            classes: None,
             handed_in_every: None,
         }
     }
@@ -272,6 +275,7 @@ impl Options {
             tombstone_life: TOMBSTONE_LIFE,
             max_tombstones: if canary == Some(Canary::NoTombstones) { 1 } else { 10_000 },
             farthest_future: Span(7 * 86_400),
+            bound_before: self.classes.as_ref().map_or(Span(0), |classes| classes.bound_before),
             lapse_forgiven_in: if canary == Some(Canary::LapsesForgiven) { Millis(1) } else { LAPSE_FORGIVEN_IN },
             ..LedgerLimits::default()
         }

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use broker::{
-    ledger::{Record, ScheduleUpdateParts},
+    ledger::ScheduleUpdateParts,
     protocol::{AttemptId, Grant},
 };
 use rand::{RngExt, SeedableRng};
@@ -92,13 +92,11 @@ pub fn drain(world: &mut World, node: usize, is_draining: bool) {
 fn promised(node: &Node, running: &Running) -> BTreeMap<AttemptId, Vec<Grant>> {
     let in_memory = running.machines.ledger.bookings().map(|booking| (&booking.attempt, &booking.grants));
     let on_disk = node.disk.reservations.values().map(|record| (&record.attempt, &record.grants));
-    let on_the_way = running.writes.values().filter_map(|(_, write)| match write {
-        Write::Ledger(record) => match &**record {
-            Record::Put(record) => Some((&record.attempt, &record.grants)),
-            _ => None,
-        },
-        _ => None,
+    let on_the_way = running.writes.values().flat_map(|(_, write)| match write {
+        Write::Ledger(record) => record.put(),
+        _ => &[],
     });
+    let on_the_way = on_the_way.map(|record| (&record.attempt, &record.grants));
     let mut promised = BTreeMap::<_, Vec<_>>::new();
     for (attempt, grants) in in_memory.chain(on_disk).chain(on_the_way) {
         promised.entry(attempt.clone()).or_default().extend(grants.iter().cloned());

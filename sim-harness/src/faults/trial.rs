@@ -15,6 +15,7 @@ use super::{
     batches::Batches,
     canary::Canary,
     checks,
+    classes::Classes,
     demands::Demands,
     drains::Drains,
     event::{Event, NodeEvent},
@@ -60,6 +61,8 @@ const SHARES: u64 = 0x5ba2_e500_5eed;
 const HOARDS: u64 = 0x0a0a_2d00_5eed;
 /// With this the seed of a run becomes that of its generators of own queues.
 const QUEUES: u64 = 0x0e0e_0e5e_5eed;
+/// With this the seed of a run becomes that of its generator of classes.
+const CLASSES: u64 = 0x0c1a_55e5_5eed;
 /// One seed in so many has such users.
 const WANDERING_EVERY: u64 = 16;
 /// From this seed on half of the seeds with losses have them, and half lose coordinators for good; and some users of all seeds hand
@@ -81,8 +84,10 @@ pub const TIED_FROM: u64 = 4 * PRICED_FROM;
 pub const DRAINED_FROM: u64 = 5 * PRICED_FROM;
 /// From this seed on a node holds and never confirms, in a third of the seeds.
 pub const HOARDED_FROM: u64 = 10 * PRICED_FROM;
+/// From this seed on half of the sites have their hosts in a class, whose seats they bind late.
+pub const CLASSED_FROM: u64 = 20 * PRICED_FROM;
 /// From this seed on owners have jobs of their own that wait, in half of the seeds.
-pub const QUEUED_FROM: u64 = 20 * PRICED_FROM;
+pub const QUEUED_FROM: u64 = 30 * PRICED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -130,6 +135,7 @@ impl Trial {
         options.shares = (seed >= DRAINED_FROM).then(|| Shares::draw(seed ^ SHARES)).flatten();
         options.hoards = (seed >= HOARDED_FROM).then(|| Hoards::draw(seed ^ HOARDS)).flatten();
         options.queues = (seed >= QUEUED_FROM).then(|| Queues::draw(seed ^ QUEUES)).flatten();
+        options.classes = (seed >= CLASSED_FROM).then(|| Classes::of(seed ^ CLASSES));
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
             aims.draw(&mut options);
@@ -142,6 +148,9 @@ impl Trial {
                 hosts.zip(demands.speeds_of(site)).for_each(|(host, speed)| host.speed = speed);
                 node.hosts_at_first.clone_from(&node.hosts);
             }
+        }
+        if let Some(classes) = grid.options.classes.clone() {
+            (0..).zip(&mut grid.nodes).for_each(|(site, node)| classes.apply(site, node));
         }
         if let Some(links) = grid.options.links.clone() {
             for (site, node) in (0..).zip(&mut grid.nodes) {

@@ -23,7 +23,7 @@ use crate::engine::SiteLedger;
 pub struct Truth {
     by_version: BTreeMap<(usize, LedgerVersion), Vec<(HostId, Schedule)>>,
     complete: BTreeSet<AttemptId>,
-    /// Seats of requests that the owners of their hosts have taken away, each with its site and host.
+    /// Seats of requests that the owners of their hosts have taken away, each with its site, and its host or class.
     lost: BTreeSet<(RequestId, SeatNumber, usize, HostId)>,
     /// Bookings that the owner of a site takes back, until that is on its disk.
     evicting: BTreeMap<(usize, AttemptId), Vec<Grant>>,
@@ -41,6 +41,8 @@ pub struct Truth {
     ended_jobs: BTreeSet<(usize, AttemptId)>,
     /// What each site showed of its own jobs when its ledger last changed.
     shown: BTreeMap<usize, Shown>,
+    /// The hosts of seats that were bound, as the disk of their site had them.
+    bound: BTreeMap<(usize, AttemptId, SeatNumber), HostId>,
     /// What lapsed at each site.
     lapses: BTreeMap<usize, Lapses>,
 }
@@ -97,7 +99,7 @@ impl Truth {
 
     /// Notes that the owner of a host at `site` has taken it away from a seat.
     pub fn note_lost(&mut self, request: &RequestId, site: usize, grant: &Grant) {
-        self.lost.insert((request.clone(), grant.seat, site, grant.host().clone()));
+        self.lost.insert((request.clone(), grant.seat, site, grant.place.promised().clone()));
     }
 
     /// Notes that the owner of a site takes these seats of an attempt back.
@@ -173,6 +175,18 @@ impl Truth {
         self.seen.insert((site, attempt));
     }
 
+    /// Notes that a seat is bound on the disk of its site; the host that it was bound to first.
+    pub fn note_bound(&mut self, site: usize, attempt: &AttemptId, seat: SeatNumber, host: &HostId) -> (bool, HostId) {
+        let key = (site, attempt.clone(), seat);
+        let is_new = !self.bound.contains_key(&key);
+        (is_new, self.bound.entry(key).or_insert_with(|| host.clone()).clone())
+    }
+
+    /// The host that a seat was bound to on the disk of its site, if it was.
+    pub fn bound_to(&self, site: usize, attempt: &AttemptId, seat: SeatNumber) -> Option<&HostId> {
+        self.bound.get(&(site, attempt.clone(), seat))
+    }
+
     /// What lapsed at a site; whoever takes it gives it back.
     pub fn take_lapses(&mut self, site: usize) -> Lapses {
         self.lapses.remove(&site).unwrap_or_default()
@@ -208,7 +222,7 @@ impl Truth {
 
     /// Whether the owner of a seat's host has taken it away from it.
     pub fn is_lost(&self, request: &RequestId, site: usize, seat: &Seat) -> bool {
-        self.lost.contains(&(request.clone(), seat.number, site, seat.host().clone()))
+        self.lost.contains(&(request.clone(), seat.number, site, seat.place.promised().clone()))
     }
 
     /// Whether all participants of an attempt had confirmed it at some time, or a node that had taken it over had decided to

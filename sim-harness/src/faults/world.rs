@@ -99,9 +99,12 @@ impl Medium for World {
                 _ => {}
             }
         }
+        if let (Some(Canary::WitnessForgotten), Write::Ledger(record)) = (self.grid.canary, &mut write) {
+            mutations::forget_moves(record);
+        }
         if self.grid.canary == Some(Canary::EvictionNotWritten)
             && let (Write::Ledger(record), Some(running)) = (&write, self.grid.nodes[node].running())
-            && running.evicted.contains_key(record.attempt())
+            && record.attempts().any(|attempt| running.evicted.contains_key(attempt))
         {
             return;
         }
@@ -269,9 +272,10 @@ impl World {
         let Some((actor, write)) = self.grid.running(node).and_then(|running| running.writes.remove(&write)) else {
             return;
         };
+        let about = write.about();
         let request = match &actor {
             Actor::Request(id) => Some(id),
-            Actor::Ledger | Actor::Batch(_) => write.about(),
+            Actor::Ledger | Actor::Batch(_) => about.last(),
         };
         let members = write.members();
         self.grid.note(request, format_args!("s{node} has on disk: {}", describe(&write)));
@@ -511,9 +515,12 @@ impl World {
 fn describe(write: &Write) -> String {
     match write {
         Write::Ledger(record) => match &**record {
-            ledger::Record::Put(reservation) => {
-                let settled = if reservation.settled { ", settled" } else { "" };
-                format!("reservation #{}{settled}", reservation.attempt.attempt)
+            ledger::Record::Put(_) | ledger::Record::PutAll(_) => {
+                let one = |one: &ledger::BookingRecord| {
+                    let settled = if one.settled { ", settled" } else { "" };
+                    format!("reservation #{}{settled}", one.attempt.attempt)
+                };
+                record.put().iter().map(one).collect::<Vec<_>>().join("; ")
             }
             ledger::Record::Gone(record) => format!("no longer #{}", record.attempt.attempt),
             ledger::Record::Charge(charge) => format!("#{} costs {}", charge.attempt.attempt, charge.charged),

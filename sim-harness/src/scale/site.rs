@@ -153,6 +153,7 @@ impl Site {
         let setup = Setup {
             site: self.id.clone(),
             hosts: self.hosts.clone(),
+            class: None,
             gate: testing::open_gate().into(),
             limits: LedgerLimits::default(),
             negotiation: NegotiationSettings::default(),

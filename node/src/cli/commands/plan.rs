@@ -76,6 +76,7 @@ fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
         site: host.site.clone(),
         site_name: host.site_name.clone(),
         host: host.id.clone(),
+        class: None,
         end: host.end,
         amounts: host.amounts.clone(),
         cost: host.cost,

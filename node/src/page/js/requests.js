@@ -73,7 +73,7 @@ function standing(request) {
       facts([["Start", time(reservation.start)], ["End", time(reservation.end)], ["Shape", shapeOf(request.request, reservation)], ["Smallest", worth(reservation.objective)], ["Cost", credits(reservation.cost)],
         ["Efficiency", `${reservation.efficiency.toFixed(3)}, at best ${reservation.efficiency_bound.toFixed(3)}`],
         [reservation.objective.kind === "start" ? "Earliest start" : "Best start", reservation.start_proven ? "proven on the schedules used" : "not proven"]]),
-      table("Hosts", ["Host", "Site", "Gives", "Until", "Cost", "Reach", ""], reservation.hosts.map((host) => [host.host,
+      table("Hosts", ["Host", "Site", "Gives", "Until", "Cost", "Reach", ""], reservation.hosts.map((host) => [host.class ? `one of ${host.class}` : host.host,
         host.site_name || host.site, amounts(host.amounts), time(host.end), credits(host.cost), host.contact ? el("code", {}, host.contact) : "", host.lost ? el("span", { className: "badge bad" }, `lost: ${host.lost.replaceAll("_", " ")}`) : ""]))));
   }
   const extensions = request.extensions ?? [];

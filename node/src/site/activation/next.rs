@@ -48,12 +48,14 @@ pub fn next(record: Option<&ActivationRecord>, extent: Option<Extent<'_>>, now: 
     if let Some(event) = begun {
         return Next::Run(event);
     }
-    if Extent::from(&record.told) != extent {
+    if !extent.is_like(Extent::from(&record.told)) {
         return Next::Run(ActivationEvent::Changed);
     }
     let start = extent.window.start - early;
     match record.stage {
         Stage::Started => Next::Wait(Some(extent.window.end)),
+        // The ledger binds it in a moment, and says so.
+        _ if now >= start && extent.grants.iter().any(|grant| grant.place.is_floating()) => Next::Wait(None),
         _ if now >= start => Next::Run(ActivationEvent::Start),
         _ => Next::Wait(Some(start)),
     }

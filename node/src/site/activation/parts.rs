@@ -30,6 +30,17 @@ pub struct Extent<'a> {
 }
 
 impl Extent<'_> {
+    /// Whether both are the same for a hook: on the same hosts, whether they are bound to them or not.
+    pub fn is_like(self, other: Extent<'_>) -> bool {
+        let is_alike = |(one, other): (&Grant, &Grant)| {
+            let on_same = Grant { place: other.place.clone(), ..one.clone() };
+            one.host() == other.host() && on_same == *other
+        };
+        self.window == other.window
+            && self.grants.len() == other.grants.len()
+            && self.grants.iter().zip(other.grants).all(is_alike)
+    }
+
     /// As it is kept on disk.
     pub fn terms(self) -> Terms {
         Terms { window: self.window, grants: self.grants.to_vec() }

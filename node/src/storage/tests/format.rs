@@ -4,9 +4,10 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use broker::{
-    ids::SiteId,
-    ledger::{Charge, QueuedJob},
+    ids::{HostId, SiteId},
+    ledger::{BookingRecord, Charge, QueuedJob},
     negotiation::{Decision, Outcome},
+    plan::Place,
     time::Time,
 };
 
@@ -160,11 +161,24 @@ fn waiting() -> WaitingRecord {
     serde_json::from_str(&text).unwrap()
 }
 
+/// Two whose seats float, and have floated.
+fn floating() -> Vec<BookingRecord> {
+    let [class, host] = ["n", "n-1"].map(|name| HostId::new(name).unwrap());
+    let places = [Place::Floating { class: class.clone(), host: host.clone() }, Place::Bound { class, host }];
+    let with = |place: Place| {
+        let mut record = confirmed();
+        record.grants.iter_mut().for_each(|grant| grant.place = place.clone());
+        record
+    };
+    places.map(with).to_vec()
+}
+
 /// One entry of every kind, by name; the values of the facts as this program writes them.
 fn one_of_each() -> Vec<(String, Entry)> {
     let changes = [
         ("put reservation", put(1)),
         ("put confirmed reservation", Change::Ledger(Record::Put(confirmed()))),
+        ("put floating reservations", Change::Ledger(Record::PutAll(floating()))),
         ("remove reservation", remove(1)),
         ("put request", Change::Request(Box::new(request("r", 5_000)))),
         ("put request with a receipt", Change::Request(Box::new(with_receipt()))),
@@ -180,14 +194,16 @@ fn one_of_each() -> Vec<(String, Entry)> {
         ("dequeue", Change::Ledger(Record::Dequeue(queued().attempt))),
         ("known peers", Change::KnownPeers(vec!["/ip4/192.0.2.1/tcp/1".to_owned()])),
     ];
-    let changes = changes.map(|(name, change)| (name.to_owned(), entry::of_change(&change).unwrap()));
+    let changes = changes.into_iter().flat_map(|(name, change)| {
+        entry::of_change(&change).unwrap().into_iter().map(move |entry| (name.to_owned(), entry))
+    });
     let mut facts = State::new();
     entry::set_incarnation(&mut facts, 300).unwrap();
     entry::set_site(&mut facts, &SiteId::new("s").unwrap()).unwrap();
     let facts =
         facts.into_iter().map(|(key, value)| (String::from_utf8(key.1.clone()).unwrap(), Entry::Put(key, value)));
     let ends = [("close".to_owned(), Entry::Close), ("end".to_owned(), Entry::End(300))];
-    changes.into_iter().chain(facts).chain(ends).collect()
+    changes.chain(facts).chain(ends).collect()
 }
 
 #[test]

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use broker::{
-    ids::RequestId,
+    ids::{HostId, RequestId, SeatNumber},
     negotiation::{Decision, Outcome},
     plan::{Plan, Seat},
     protocol::Grant,
@@ -17,10 +17,13 @@ use broker::{
     time::Span,
 };
 
-use super::super::{
-    grid::Grid,
-    names,
-    users::{Report, UserRequest},
+use super::{
+    super::{
+        grid::Grid,
+        names,
+        users::{Report, UserRequest},
+    },
+    floating,
 };
 
 /// Sites may forget a reservation when it has ended on their clock, which is ahead by up to 20 s.
@@ -58,7 +61,7 @@ fn check_disks(grid: &Grid, id: &RequestId, user: &UserRequest, reported: &Plan)
     let is_kept = |seat: &&Seat| !user.report.is_lost(seat) && seat.window.end > grid.utc() + CLOCKS_DIFFER;
     for seat in plan.seats.iter().filter(is_kept) {
         let index = names::index_of(&seat.site).ok_or_else(|| format!("there is no site {}", seat.site))?;
-        let is_seat = |grant: &Grant| *grant == Grant::from(seat);
+        let is_seat = |grant: &Grant| floating::is_same(&Grant::from(seat), grant);
         let is_there = grid.nodes[index].has_on_disk(id, |one, grant| one.shape == plan.shape && is_seat(grant));
         if !is_there && !grid.truth.is_lost(id, index, seat) {
             let (number, host) = (seat.number, seat.host());
@@ -68,13 +71,18 @@ fn check_disks(grid: &Grid, id: &RequestId, user: &UserRequest, reported: &Plan)
     Ok(())
 }
 
+/// What tells a seat from the others of its site: of one that floats only its site knows which host it would have.
+fn host_or_number(seat: &Seat) -> Result<&HostId, SeatNumber> {
+    if seat.place.is_floating() { Err(seat.number) } else { Ok(seat.host()) }
+}
+
 /// One shape of the request, whole: exactly N seats on distinct hosts, at no more sites than asked, each as long as its host needs and in time, the minima on each,
 /// the totals in sum.
 fn check_shape(grid: &Grid, user: &UserRequest, plan: &Plan) -> Result<(), String> {
     let demand = user.request.shape(plan.shape);
     let demand = demand.ok_or_else(|| format!("a plan of shape {}, which nobody has asked for", plan.shape))?;
     let (asked, distinct): (_, BTreeSet<_>) =
-        (demand.seats(), plan.seats.iter().map(|seat| (&seat.site, seat.host())).collect());
+        (demand.seats(), plan.seats.iter().map(|seat| (&seat.site, host_or_number(seat))).collect());
     if distinct.len() != asked || !plan.seats.iter().map(|seat| seat.number).eq(demand.numbers()) {
         return Err(format!("{} seats on {} hosts, instead of {asked}", plan.seats.len(), distinct.len()));
     }

@@ -10,14 +10,14 @@ use broker::{
     ids::{RequestId, SeatNumber},
     ledger::BookingRecord,
     negotiation::{Loss, Reservation},
-    plan::Seat,
-    protocol::AttemptId,
+    plan::{Plan, Seat},
+    protocol::{AttemptId, Grant},
     time::Span,
 };
 
 use super::{
     super::{grid::Grid, names, users::Report},
-    capacity, links,
+    capacity, floating, links,
 };
 use crate::engine::{Moment, SiteLedger};
 
@@ -41,7 +41,9 @@ pub fn check_dropped(grid: &mut Grid, node: usize) {
         let reservation = &grid.nodes[node].disk.reservations[attempt];
         for grant in reservation.grants.iter().filter(|grant| grant.seat == *seat) {
             let (hosts, ledger) = (&grid.nodes[node].hosts, &running.machines.ledger);
-            let fits = !capacity::has_no_room(hosts, ledger, grant, &attempt.request, now)
+            // Room for what floats may come from the moves for another.
+            let fits = !grant.place.is_floating()
+                && !capacity::has_no_room(hosts, ledger, grant, &attempt.request, now)
                 && !links::may_lack_room(grid, ledger, reservation, now);
             let has_begun = reservation.window.start <= now.utc;
             if fits || has_begun {
@@ -106,7 +108,7 @@ fn check_losses(
         let Some(seat) = reservation.plan.seat(*number) else { return Err(format!("lost seat {number} is unknown")) };
         // Its site may have forgotten all of a reservation that ends about now.
         let has_ended = seat.window.end <= grid.utc() + CLOCKS_DIFFER;
-        let was_lost = before.plan().is_some_and(|plan| plan.seats.contains(seat)) && before.is_lost(seat);
+        let was_lost = before.plan().is_some_and(|plan| has(plan, seat)) && before.is_lost(seat);
         if has_ended || was_lost {
             continue;
         }
@@ -129,6 +131,12 @@ fn check_losses(
         }
     }
     Ok(())
+}
+
+/// Whether a plan has a seat, as it was or bound since.
+fn has(plan: &Plan, seat: &Seat) -> bool {
+    let is_it = |one: &Seat| one.site == seat.site && floating::is_same(&Grant::from(seat), &Grant::from(one));
+    plan.seats.iter().any(is_it)
 }
 
 /// The name that sites know an attempt by.
@@ -176,7 +184,7 @@ fn check_continuity(grid: &Grid, node: usize, id: &RequestId, before: &Report) -
     if old.start != new.start {
         return Err(format!("it has moved from {} to {} at {}", old.start.0, new.start.0, now.0));
     }
-    let is_kept = |grant: &Seat| new.seats.contains(grant);
+    let is_kept = |grant: &Seat| has(new, grant);
     let gone = old.seats.iter().find(|grant| !before.is_lost(grant) && !is_kept(grant));
     match gone {
         Some(gone) => Err(format!("seat {} at {} was not lost and is not part of it any more", gone.number, gone.site)),
@@ -193,7 +201,7 @@ fn dropped<'a>(
     for reservation in disk {
         let booking = ledger.bookings().find(|booking| booking.attempt == reservation.attempt);
         for grant in &reservation.grants {
-            if !booking.is_some_and(|booking| booking.grants.contains(grant)) {
+            if !booking.is_some_and(|booking| booking.grants.iter().any(|one| floating::is_same(grant, one))) {
                 dropped.insert((reservation.attempt.clone(), grant.seat));
             }
         }

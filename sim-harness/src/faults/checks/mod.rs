@@ -7,6 +7,7 @@ mod capacity;
 mod covered;
 mod drains;
 mod durable;
+mod floating;
 mod lapses;
 mod links;
 mod lost;
@@ -67,6 +68,7 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
         let what = format!("s{node} has #{} of {}", attempt.attempt, attempt.entry_point);
         return grid.violate("nothing more is given to who was evicted", Some(&attempt.request), what);
     }
+    floating::check_ledger(grid, node);
     check_taken_back(grid, node);
 }
 
@@ -112,6 +114,7 @@ pub fn check_disk(grid: &mut Grid, node: usize, request: &RequestId) {
     for reservation in confirmed {
         grid.truth.note_confirmed(&grid.nodes, &reservation.attempt, &reservation.participants);
     }
+    floating::check_disk(grid, node, request);
     covered::check_covered(grid, node, request);
     money::check_budget(grid, request);
     money::check_batch_budget(grid, request);

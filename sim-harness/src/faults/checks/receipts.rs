@@ -6,7 +6,7 @@
 use broker::{
     ids::{RequestId, SiteId},
     negotiation::{Decision, RequestRecord},
-    plan::Seat,
+    plan::{Place, Seat},
     protocol::{AttemptId, Grant},
     receipt::Receipt,
     trust::{PublicKey, testing},
@@ -22,17 +22,24 @@ pub fn check_receipts(grid: &mut Grid, id: &RequestId) {
     let lost = |seat: &&Seat| record.reservation.as_ref().is_some_and(|reservation| reservation.is_lost(seat.number));
     let receipts = receipts_of(record, user.user);
     let wrong = plan.seats.iter().filter(|seat| !lost(seat)).find_map(|seat| {
-        let of_seat = receipts.iter().find(|(_, grant, site)| **site == seat.site && *grant == Grant::from(seat));
+        let of_seat =
+            receipts.iter().find(|(_, grant, site)| **site == seat.site && *grant == promised(&Grant::from(seat)));
         let Some((attempt, grant, _)) = of_seat else {
             return Some(format!("seat {} at {} has no receipt for what it costs", seat.number, seat.site));
         };
         let booking = &grid.nodes[names::index_of(&seat.site)?].disk.reservations.get(attempt)?;
         let in_books = booking.grants.iter().find(|one| one.seat == seat.number)?;
-        (in_books != grant).then(|| format!("seat {} is otherwise in the books of {}", seat.number, seat.site))
+        (promised(in_books) != *grant)
+            .then(|| format!("seat {} is otherwise in the books of {}", seat.number, seat.site))
     });
     if let Some(what) = wrong {
         grid.violate("a reservation has its receipts", Some(id), what);
     }
+}
+
+/// A grant as a receipt has it.
+fn promised(grant: &Grant) -> Grant {
+    Grant { place: Place::Host(grant.place.promised().clone()), ..grant.clone() }
 }
 
 /// What the receipts of a request say that are for its user and from the site that they name, seat by seat.

@@ -1,0 +1,438 @@
+//! Seats that float: promised on one of a class of hosts, bound to one of them when they begin.
+//!
+//! Until then such a seat has a host in the books like any other, so that the one check of room holds for it; together these hosts are the
+//! witness that every promise can be kept. The ledger gives it another host of its class where that makes room. Invariants: a seat that has
+//! begun never moves; who has moved is on disk, all at once, before anything that needs the room; other sites hear of it only through the
+//! schedules.
+//!
+//! What floats: seats on hosts of a class, unless the request names hosts, or its coordinator counts on the hosts that it has named
+//! ([`HoldRequest::may_substitute`](crate::protocol::HoldRequest::may_substitute)).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Booking, BookingRecord, Books, Ledger, Output, Record,
+    seating::{Floater, Seating, Spot},
+};
+use crate::{
+    ids::{HostId, RequestId, SeatNumber},
+    plan::Place,
+    protocol::{AttemptId, ChangeKind, Grant},
+    time::{Millis, Now, Time},
+    trust::PublicKey,
+};
+
+/// What floats, and what of it has moved.
+#[derive(Debug)]
+pub(super) struct Floating {
+    /// Bookings with a floating seat, by the first start of one.
+    by_start: BTreeSet<(Time, AttemptId)>,
+    /// Bookings with seats that have moved since they were written.
+    unwritten: BTreeSet<AttemptId>,
+    /// When the ledger was last called.
+    seen: Now,
+}
+
+impl Floating {
+    pub(super) fn new(now: Now) -> Floating {
+        Floating { by_start: BTreeSet::new(), unwritten: BTreeSet::new(), seen: now }
+    }
+
+    pub(super) fn insert(&mut self, booking: &Booking) {
+        self.by_start.extend(first_start(booking).map(|start| (start, booking.attempt.clone())));
+    }
+
+    pub(super) fn take(&mut self, booking: &Booking) {
+        if let Some(start) = first_start(booking) {
+            self.by_start.remove(&(start, booking.attempt.clone()));
+        }
+    }
+
+    /// A booking is gone for good.
+    pub(super) fn forget(&mut self, attempt: &AttemptId) {
+        self.unwritten.remove(attempt);
+    }
+}
+
+fn first_start(booking: &Booking) -> Option<Time> {
+    booking.grants.iter().filter(|grant| grant.place.is_floating()).map(|grant| grant.window.start).min()
+}
+
+/// What is to have hosts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub grants: &'a [Grant],
+    /// Whose seats they are, if they are a request's.
+    pub request: Option<&'a RequestId>,
+    /// Whether those on hosts of a class float.
+    pub floats: bool,
+}
+
+/// Hosts by which everything fits.
+pub(super) struct Arrangement {
+    /// What is wanted, with its hosts.
+    pub given: Vec<Grant>,
+    moves: Vec<(AttemptId, SeatNumber, HostId)>,
+}
+
+/// A class, as the seating knows it.
+struct Group {
+    seating: Seating,
+    /// Which seat each floater of the seating is.
+    seats: Vec<(AttemptId, SeatNumber)>,
+}
+
+impl<B: Books> Ledger<B> {
+    /// The time from which on seats can float.
+    fn open_from(&self) -> Time {
+        (self.floating.seen.utc + self.limits.bound_before).max(self.forgotten)
+    }
+
+    /// The grants of a booking on disk with the hosts that its floating seats have now, each with whether it has one: those on disk where
+    /// there is room, else others of the class if there are any. What has begun while the site was down is bound.
+    pub(super) fn rehoused(&mut self, now: Now, reservation: &BookingRecord) -> Vec<(Grant, bool)> {
+        let request = &reservation.attempt.request;
+        let mut grants: Vec<(Grant, bool)> = reservation.grants.iter().map(|grant| (grant.clone(), true)).collect();
+        let floating: Vec<usize> = (0..grants.len()).filter(|at| grants[*at].0.place.is_floating()).collect();
+        let is_housed = |at: &usize| {
+            let grant = &grants[*at].0;
+            self.fits_still(grant, now) && !self.shares_with_floating(std::slice::from_ref(grant), request)
+        };
+        if !floating.iter().all(is_housed) {
+            let (mut kept, mut found): (Vec<usize>, _) = (Vec::new(), None);
+            for at in floating {
+                let wanted: Vec<Grant> = kept.iter().chain([&at]).map(|at| grants[*at].0.clone()).collect();
+                let arranged = self.arranged(&Wanted { grants: &wanted, request: Some(request), floats: true });
+                grants[at].1 = arranged.is_some();
+                if arranged.is_some() {
+                    kept.push(at);
+                    found = arranged;
+                }
+            }
+            if let Some(found) = found {
+                self.make_moves(&found);
+                kept.into_iter().zip(found.given).for_each(|(at, grant)| grants[at].0 = grant);
+            }
+        }
+        let open_from = self.open_from();
+        for (grant, _) in &mut grants {
+            let is_late =
+                self.hosts.get(grant.host()).is_some_and(|books| books.class() == Some(grant.place.promised()));
+            if !is_late || grant.window.start <= open_from {
+                bind_one(grant);
+            }
+        }
+        grants
+    }
+
+    /// What has moved since it was written, so that it is not forgotten while all bookings are entered anew.
+    pub(super) fn take_unwritten(&mut self) -> BTreeSet<AttemptId> {
+        std::mem::take(&mut self.floating.unwritten)
+    }
+
+    /// Notes that a booking is not on disk as it is.
+    pub(super) fn note_unwritten(&mut self, attempt: &AttemptId) {
+        if self.bookings.contains_key(attempt) {
+            self.floating.unwritten.insert(attempt.clone());
+        }
+    }
+
+    /// Notes the time, and binds what begins.
+    pub(super) fn bind_due(&mut self, now: Now) {
+        self.floating.seen = now;
+        let open_from = self.open_from();
+        let due = self.floating.by_start.iter().take_while(|(start, _)| *start <= open_from);
+        let due: Vec<AttemptId> = due.map(|(_, attempt)| attempt.clone()).collect();
+        for attempt in due {
+            let Some(mut booking) = self.take(&attempt) else { continue };
+            bind(&mut booking, open_from);
+            if !booking.is_held() {
+                self.persist(&booking);
+            }
+            self.insert(booking);
+        }
+    }
+
+    /// Binds what of a booking that is about to be confirmed has begun meanwhile.
+    pub(super) fn bind_begun(&self, booking: &mut Booking) {
+        bind(booking, self.open_from());
+    }
+
+    /// Binds all of a user's request, since the user counts on the hosts: what lengthens it is to be on the same.
+    pub(super) fn bind_all_of(&mut self, user: PublicKey, request: &RequestId) {
+        let floats = |booking: &&Booking| !booking.is_held() && first_start(booking).is_some();
+        let attempts: Vec<AttemptId> =
+            self.of_request(user, request).filter(floats).map(|one| one.attempt.clone()).collect();
+        for attempt in attempts {
+            let Some(mut booking) = self.take(&attempt) else { continue };
+            bind(&mut booking, Time(i64::MAX));
+            self.persist(&booking);
+            self.insert(booking);
+        }
+    }
+
+    /// When the next seat is to be bound.
+    pub(super) fn binds_at(&self) -> Option<Millis> {
+        let (start, _) = self.floating.by_start.first()?;
+        let left = start.since(self.open_from()).0.saturating_mul(1_000);
+        Some(self.floating.seen.monotonic + Millis(left))
+    }
+
+    /// Writes a booking together with what has moved since it was written.
+    pub(super) fn persist(&mut self, booking: &Booking) {
+        self.write_moved(Some(booking));
+    }
+
+    /// Writes what has moved since it was written, and after it, in one, a booking that may need the room.
+    pub(super) fn write_moved(&mut self, last: Option<&Booking>) {
+        let moved = std::mem::take(&mut self.floating.unwritten);
+        let moved = moved.iter().filter(|attempt| last.is_none_or(|last| **attempt != last.attempt));
+        let moved = moved.filter_map(|attempt| self.bookings.get(attempt));
+        let mut records: Vec<BookingRecord> = moved.chain(last).map(Booking::to_booking_record).collect();
+        let record = match records.len() {
+            0 => return,
+            1 => Record::Put(records.remove(0)),
+            _ => Record::PutAll(records),
+        };
+        self.outputs.push_back(Output::Persist(record));
+    }
+
+    /// The class of a host whose seats are bound late, for a seat of these grants.
+    fn class_of(&self, grant: &Grant) -> Option<HostId> {
+        match &grant.place {
+            Place::Floating { class, .. } => Some(class.clone()),
+            Place::Host(host) | Place::Bound { host, .. } => self.hosts.get(host)?.class().cloned(),
+        }
+    }
+
+    /// The same grants, those floating that may.
+    pub(super) fn floated(&self, grants: Vec<Grant>) -> Vec<Grant> {
+        let open_from = self.open_from();
+        let float = |mut grant: Grant| {
+            if let (Place::Host(host), true) = (&grant.place, grant.window.start > open_from)
+                && let Some(class) = self.class_of(&grant)
+            {
+                grant.place = Place::Floating { class, host: host.clone() };
+            }
+            grant
+        };
+        grants.into_iter().map(float).collect()
+    }
+
+    /// Whether what is wanted shares no host with a seat of the same request that floats.
+    pub(super) fn stands_apart(&self, wanted: &Wanted<'_>) -> bool {
+        wanted.request.is_none_or(|request| !self.shares_with_floating(wanted.grants, request))
+    }
+
+    /// Checks the module's invariants from scratch.
+    pub(super) fn check_floating(&self) -> Result<(), String> {
+        let expected: BTreeSet<(Time, AttemptId)> =
+            self.bookings.values().filter_map(|one| Some((first_start(one)?, one.attempt.clone()))).collect();
+        if expected != self.floating.by_start {
+            return Err("the index of floating seats is not what the bookings say".to_owned());
+        }
+        for booking in self.bookings.values() {
+            let floating: Vec<&Grant> = booking.grants.iter().filter(|grant| grant.place.is_floating()).collect();
+            for grant in &floating {
+                let is_member =
+                    self.hosts.get(grant.host()).is_some_and(|books| books.class() == Some(grant.place.promised()));
+                if !is_member {
+                    return Err(format!(
+                        "{:?}: a floating seat on {}, which is not of its class",
+                        booking.attempt,
+                        grant.host()
+                    ));
+                }
+            }
+            let others = booking.grants.iter();
+            let shares = |grant: &&&Grant| {
+                let is_other = |other: &&Grant| other.seat != grant.seat && other.host() == grant.host();
+                others.clone().any(|other| is_other(&other) && other.window.overlaps(grant.window))
+            };
+            if let Some(grant) = floating.iter().find(shares) {
+                return Err(format!("{:?}: two seats on {}", booking.attempt, grant.host()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a seat of the request that floats is on one of these hosts.
+    pub(super) fn shares_with_floating(&self, grants: &[Grant], request: &RequestId) -> bool {
+        let floating =
+            || self.of_name(request).flat_map(|booking| &booking.grants).filter(|one| one.place.is_floating());
+        grants.iter().any(|grant| floating().any(|one| one.host() == grant.host() && one.window.overlaps(grant.window)))
+    }
+
+    /// Hosts for what is wanted, where others of their class go elsewhere; none when none were found.
+    pub(super) fn arranged(&self, wanted: &Wanted<'_>) -> Option<Arrangement> {
+        let mut arrangement = Arrangement { given: wanted.grants.to_vec(), moves: Vec::new() };
+        let mut of_class: BTreeMap<HostId, Vec<usize>> = BTreeMap::new();
+        let mut others = Vec::new();
+        for (at, grant) in wanted.grants.iter().enumerate() {
+            match self.class_of(grant) {
+                Some(class) => of_class.entry(class).or_default().push(at),
+                None => others.push(grant.clone()),
+            }
+        }
+        if of_class.is_empty() {
+            return None;
+        }
+        self.check_room(&others).ok()?;
+        for (class, seats) in of_class {
+            self.arrange_class(&class, &seats, wanted, &mut arrangement)?;
+        }
+        Some(arrangement)
+    }
+
+    fn arrange_class(
+        &self,
+        class: &HostId,
+        seats: &[usize],
+        wanted: &Wanted<'_>,
+        arrangement: &mut Arrangement,
+    ) -> Option<()> {
+        let tariff =
+            seats.iter().find_map(|at| self.hosts.get(wanted.grants[*at].host())).map(|books| &books.host().tariff);
+        let is_in =
+            |books: &&B| books.class() == Some(class) && tariff.is_none_or(|tariff| books.host().tariff == *tariff);
+        let Group { mut seating, seats: floating } = self.group_of(self.hosts.values().filter(is_in));
+        if let Some(request) = wanted.request {
+            self.note_fixed(request, &mut seating);
+        }
+        let open_from = self.open_from();
+        let mut new = Vec::new();
+        for at in seats {
+            let Grant { window, amounts, place, .. } = &wanted.grants[*at];
+            let floats = wanted.floats && window.start > open_from || place.is_floating();
+            match wanted.request.filter(|_| floats) {
+                Some(request) => {
+                    let (request, window, amounts) = (request.clone(), *window, amounts.clone());
+                    new.push((*at, seating.add(Floater { request, window, amounts, at: None })));
+                }
+                None => {
+                    let spot = seating.position(place.host())?;
+                    if !seating.pin(spot, wanted.request, *window, amounts) {
+                        return None;
+                    }
+                }
+            }
+        }
+        if !seating.place_all() {
+            return None;
+        }
+        for (at, floater) in new {
+            let host = seating.host_of(floater)?.clone();
+            arrangement.given[at].place = match &wanted.grants[at].place {
+                Place::Floating { class, .. } => Place::Floating { class: class.clone(), host },
+                Place::Host(_) | Place::Bound { .. } => Place::Host(host),
+            };
+        }
+        for (number, (attempt, seat)) in floating.into_iter().enumerate() {
+            let host = seating.host_of(number)?;
+            let is_there = |grant: &&Grant| grant.seat == seat && grant.host() == host;
+            if !self.bookings.get(&attempt)?.grants.iter().any(|grant| is_there(&grant)) {
+                arrangement.moves.push((attempt, seat, host.clone()));
+            }
+        }
+        Some(())
+    }
+
+    /// These hosts with the seats that float on them.
+    fn group_of<'a>(&'a self, hosts: impl Iterator<Item = &'a B>) -> Group
+    where
+        B: 'a,
+    {
+        let spot = |books: &B| Spot {
+            id: books.host().id.clone(),
+            capacity: books.host().capacity.clone(),
+            used: books.promised().clone(),
+        };
+        let spots: Vec<Spot> = hosts.map(spot).collect();
+        let at: BTreeMap<HostId, usize> = spots.iter().enumerate().map(|(at, spot)| (spot.id.clone(), at)).collect();
+        let mut requests = BTreeSet::new();
+        let mut group = Group { seating: Seating::new(spots), seats: Vec::new() };
+        let open_from = self.open_from();
+        let bookings = self.floating.by_start.iter().filter_map(|(_, attempt)| self.bookings.get(attempt));
+        for booking in bookings {
+            for grant in &booking.grants {
+                let Some(at) = at.get(grant.host()).copied() else { continue };
+                if grant.place.is_floating() && grant.window.start > open_from {
+                    let (request, window) = (booking.attempt.request.clone(), grant.window);
+                    group.seating.add(Floater { request, window, amounts: grant.amounts.clone(), at: Some(at) });
+                    group.seats.push((booking.attempt.clone(), grant.seat));
+                    requests.insert(&booking.attempt.request);
+                }
+            }
+        }
+        requests.into_iter().for_each(|request| self.note_fixed(request, &mut group.seating));
+        group
+    }
+
+    /// Notes where seats of a request are that do not float.
+    fn note_fixed(&self, request: &RequestId, seating: &mut Seating) {
+        for grant in self.of_name(request).flat_map(|booking| &booking.grants) {
+            if let Some(at) = seating.position(grant.host()).filter(|_| !grant.place.is_floating()) {
+                seating.note_fixed(request, at, grant.window);
+            }
+        }
+    }
+
+    /// The grants that an arrangement moves, as they are and as they would be.
+    pub(super) fn moved(&self, arrangement: &Arrangement) -> (Vec<Grant>, Vec<Grant>) {
+        let moves = arrangement.moves.iter().filter_map(|(attempt, seat, host)| {
+            let grant = self.bookings.get(attempt)?.grants.iter().find(|grant| grant.seat == *seat)?;
+            let mut after = grant.clone();
+            if let Place::Floating { host: at, .. } = &mut after.place {
+                *at = host.clone();
+            }
+            Some((grant.clone(), after))
+        });
+        moves.unzip()
+    }
+
+    /// Moves seats to the hosts of an arrangement, which has to be of the present state.
+    pub(super) fn make_moves(&mut self, arrangement: &Arrangement) {
+        let (mut held, mut before, mut after) = (Vec::new(), Vec::new(), Vec::new());
+        for (attempt, seat, host) in &arrangement.moves {
+            let Some(booking) = self.bookings.get_mut(attempt) else { continue };
+            let is_held = booking.is_held();
+            let Some(grant) = booking.grants.iter_mut().find(|grant| grant.seat == *seat) else { continue };
+            let old = grant.clone();
+            if let Place::Floating { host: at, .. } = &mut grant.place {
+                *at = host.clone();
+            }
+            if is_held {
+                held.push((old, grant.clone()));
+            } else {
+                before.push(old);
+                after.push(grant.clone());
+                self.floating.unwritten.insert(attempt.clone());
+            }
+        }
+        let (held_before, held_after): (Vec<Grant>, Vec<Grant>) = held.into_iter().unzip();
+        self.release(&held_before, false);
+        self.release(&before, true);
+        self.promise(&held_after);
+        self.promise(&after);
+        self.reserve(&after);
+        if !before.is_empty() {
+            self.publish(&before, ChangeKind::Removed);
+            self.publish(&after, ChangeKind::Added);
+        }
+    }
+}
+
+/// Gives the floating seats of a booking that begin by then their hosts for good.
+fn bind(booking: &mut Booking, until: Time) {
+    booking.grants.iter_mut().filter(|grant| grant.window.start <= until).for_each(bind_one);
+}
+
+fn bind_one(grant: &mut Grant) {
+    if let Place::Floating { class, host } = &grant.place {
+        grant.place = Place::Bound { class: class.clone(), host: host.clone() };
+    }
+}
+
+#[cfg(test)]
+#[path = "floating_tests.rs"]
+mod tests;
