@@ -58,16 +58,16 @@ fn hold(of: &str, host: usize, window: (i64, u64), amount: u64) -> HoldRequest {
 /// What is on disk.
 type Disk = BTreeMap<AttemptId, BookingRecord>;
 
-fn write(disk: &mut Disk, record: Record) {
+fn write(disk: &mut Disk, record: &Record) {
     disk.extend(record.put().iter().map(|booking| (booking.attempt.clone(), booking.clone())));
-    if let Record::Gone(GoneRecord { attempt, .. }) | Record::Remove(attempt) = &record {
+    if let Record::Gone(GoneRecord { attempt, .. }) | Record::Remove(attempt) = record {
         disk.remove(attempt);
     }
 }
 
 fn told(ledger: &mut Ledger, disk: &mut Disk, now: Now, request: SiteRequest) -> SiteAnswer {
     let (answer, records) = ask(ledger, now, "entry", request);
-    records.into_iter().for_each(|record| write(disk, record));
+    records.iter().for_each(|record| write(disk, record));
     drain(ledger, disk);
     answer
 }
@@ -75,7 +75,7 @@ fn told(ledger: &mut Ledger, disk: &mut Disk, now: Now, request: SiteRequest) ->
 fn drain(ledger: &mut Ledger, disk: &mut Disk) {
     while let Some(output) = ledger.poll_output() {
         if let Output::Persist(record) = output {
-            write(disk, record);
+            write(disk, &record);
         }
     }
 }
@@ -120,7 +120,7 @@ fn a_seat_in_the_way_moves_is_written_with_what_needs_its_room_and_is_bound_at_i
     let (answer, records) = ask(&mut ledger, at(0), "entry", confirm);
     assert!(matches!(answer, SiteAnswer::Confirmed { .. }));
     assert!(matches!(&records[..], [Record::PutAll(all)] if all.len() == 2), "{records:?}");
-    records.into_iter().for_each(|record| write(&mut disk, record));
+    records.iter().for_each(|record| write(&mut disk, record));
 
     let (again, misfits) = open(books(0..2), 8, disk.values().cloned().collect(), at(0));
     assert!(misfits.is_empty(), "{misfits:?}");
