@@ -395,9 +395,9 @@ impl Run {
         }
     }
 
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: &Step) {
         let now = self.now();
-        match step {
+        match *step {
             Step::Add { length, hosts, amount, slack } => {
                 self.named += 1;
                 let deadline = slack.map(|slack| now.utc + Span(length + slack));
@@ -478,7 +478,7 @@ proptest! {
     ) {
         let ledger = open(Kept::default(), at(0), loss_percent);
         let mut run = Run { ledger, disk: Disk::default(), now: 1_000, named: 0, held: Vec::new(), loss_percent };
-        for step in steps {
+        for step in &steps {
             run.step(step);
             run.check();
         }
