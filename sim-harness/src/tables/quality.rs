@@ -116,7 +116,7 @@ fn table(part: &Part) -> Table {
 fn text(study: &Quality) -> String {
     let Quality { trace, seed, draws, parts, .. } = study;
     let tables: Vec<String> = parts.iter().map(|part| table(part).text()).collect();
-    format!("{trace}, {draws} draws of deadlines from seed {seed}\n\n{}", tables.join("\n"))
+    format!("{trace}, {draws} draws of deadlines from seed {seed}\n\n{}\n", tables.join("\n\n"))
 }
 
 fn page(study: &Quality) -> Page {

@@ -202,7 +202,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.toml");
         let now: Zoned = "2025-11-21T08:00:00+00:00[UTC]".parse().unwrap();
-        let mut told = |text: &str| {
+        let told = |text: &str| {
             std::fs::write(&file, text).unwrap();
             read(&file, &now)
         };
