@@ -5,6 +5,7 @@
 mod best;
 mod forms;
 mod pairing;
+mod places;
 mod problem;
 mod room;
 #[cfg(test)]
@@ -14,5 +15,5 @@ pub(super) use self::{
     best::search,
     forms::{Turns, partition, plain, set},
     pairing::Roles,
-    problem::{Block, Job, Placed, Placement, Problem, RESOURCES_MAX},
+    problem::{Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Worth},
 };

@@ -9,7 +9,7 @@ use crate::{
     batch::{
         BatchError, BatchObjective, Order,
         colocation::{
-            Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Roles, Turns, partition, plain, search, set,
+            Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Roles, Turns, Worth, partition, plain, search, set,
         },
         policy::Policy,
         run::Run,
@@ -132,11 +132,14 @@ impl Policy for Colocation {
     }
 }
 
-/// The best that is found from the forms on.
+/// The best that is found from the forms on; it ends no later than the latest of them.
 fn best(problem: &Problem, roles: Option<Roles>, turns: Turns) -> Placed {
     let forms = roles.map(|roles| [set(problem, roles, turns), partition(problem, roles, turns)]);
     let begun = forms.into_iter().flatten().chain([plain(problem, turns), plain(problem, Turns::Longest)]);
-    begun.min_by_key(|placed| problem.worth(placed)).map(|placed| search(problem, &placed)).unwrap_or_default()
+    let begun: Vec<(Worth, Placed)> = begun.map(|placed| (problem.worth(&placed), placed)).collect();
+    let limit = begun.iter().map(|(worth, _)| worth.makespan).max().unwrap_or(0);
+    let best = begun.into_iter().min_by_key(|(worth, _)| *worth);
+    best.map(|(_, placed)| search(problem, &placed, limit)).unwrap_or_default()
 }
 
 /// What of a request the policy does not look at.
