@@ -11,6 +11,7 @@ mod room;
 #[cfg(test)]
 mod tests;
 
+pub use self::pairing::Thresholds;
 pub(super) use self::{
     best::search,
     forms::{Turns, partition, plain, set},

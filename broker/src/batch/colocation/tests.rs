@@ -73,7 +73,7 @@ fn complementary_jobs_fill_a_host_together() {
     let jobs = vec![job(1, 9_000, (200, 800, 800), (500, 1_250)), job(1, 9_000, (800, 200, 200), (500, 1_250))];
     let problem = Problem { capacity: needs(1000, 1000, 1000), taken: vec![Vec::new(); 2], jobs };
     for form in [set, partition] {
-        let placed = form(&problem, ROLES, Turns::Longest);
+        let placed = form(&problem, ROLES, Thresholds::default(), Turns::Longest);
         check(&problem, &placed);
         assert_eq!(problem.worth(&placed).run_time, 9_000, "{placed:?}");
     }
@@ -190,8 +190,8 @@ fn what_is_placed_fits_and_best_is_never_worse() {
         }
         let begun: Vec<Placed> = [
             plain(&problem, Turns::Longest),
-            set(&problem, ROLES, Turns::Longest),
-            partition(&problem, ROLES, Turns::Highest),
+            set(&problem, ROLES, Thresholds::default(), Turns::Longest),
+            partition(&problem, ROLES, Thresholds::default(), Turns::Highest),
         ]
         .into();
         begun.iter().for_each(|placed| check(&problem, placed));
