@@ -69,6 +69,13 @@ impl Gains {
     }
 }
 
+/// A batch: its requests, what no schedule gains more than, in per cent, and the gain of each form.
+struct Made {
+    requests: usize,
+    room_percent: f64,
+    gains: Vec<Gain>,
+}
+
 /// A scenario: the gains of each form, batch by batch, and how far below the order without pairs the bound lies.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
@@ -132,13 +139,14 @@ pub(super) fn by_scenario(seed: u64, batches: u64, progress: &Progress) -> anyho
         for line in lines {
             gains.push(Gain::of(&plain, &line?));
         }
-        anyhow::Ok((batch.requests.len(), 100.0 * (1.0 - bound as f64 / plain.run_time as f64), gains))
+        let room_percent = 100.0 * (1.0 - bound as f64 / plain.run_time as f64);
+        anyhow::Ok(Made { requests: batch.requests.len(), room_percent, gains })
     })?;
-    let row = |(scenario, made): (&Scenario, &[(usize, f64, Vec<Gain>)])| Row {
+    let row = |(scenario, made): (&Scenario, &[Made])| Row {
         scenario: *scenario,
-        requests: mean(made.iter().map(|(requests, ..)| *requests as f64)),
-        room_percent: mean(made.iter().map(|(_, room, _)| *room)),
-        gains: [0, 1, 2].map(|form| made.iter().map(|(.., gains)| gains[form]).collect()),
+        requests: mean(made.iter().map(|made| made.requests as f64)),
+        room_percent: mean(made.iter().map(|made| made.room_percent)),
+        gains: [0, 1, 2].map(|form| made.iter().map(|made| made.gains[form]).collect()),
     };
     Ok(scenarios.iter().zip(made.chunks(batches as usize)).map(row).collect())
 }
