@@ -23,10 +23,11 @@ use std::time::Duration;
 
 pub use self::{
     alternatives::Alternative,
+    colocation::Thresholds,
     figures::{BatchLine, ObjectiveLine},
     objective::BatchObjective,
     order::Order,
-    policies::{POLICIES, PolicyError, live_policy_named, policy_named},
+    policies::{ColocationForm, POLICIES, PolicyError, colocation, live_policy_named, policy_named},
     policy::{BatchError, Given, Options, Policy},
     run::Run,
 };

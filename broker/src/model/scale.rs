@@ -41,6 +41,10 @@ impl Factor {
     /// `ceil(amount * f / 1000)`.
     #[must_use]
     pub fn amount(self, amount: Amount) -> Amount {
+        // Division of the wider integers is slow, and searches ask often.
+        if let Some(product) = amount.0.checked_mul(u64::from(self.0)) {
+            return Amount(product.div_ceil(1000));
+        }
         let scaled = (u128::from(amount.0) * u128::from(self.0)).div_ceil(1000);
         Amount(u64::try_from(scaled).unwrap_or(u64::MAX))
     }

@@ -68,7 +68,8 @@ pub struct TablesArgs {
     #[arg(long, value_enum, value_name = "STUDY", conflicts_with_all = ["grid", "hosts", "cases", "plans", "plans_simple",
         "effort", "repeats", "no_textbook", "no_study", "study_runs", "policy"])]
     pub study: Option<OtherStudy>,
-    /// Experiments of that study. Default: 5000 of windows, 20 workloads of clusters, 100 worlds of late binding, 3 draws of deadlines.
+    /// Experiments of that study. Default: 5000 of windows, 20 workloads of clusters, 100 worlds of late binding, 3 draws of deadlines,
+    /// 4 batches of each scenario of co-location.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000), requires = "study")]
     pub experiments: Option<u64>,
     /// A trace in the Standard Workload Format: for the study of clusters on four of 60 hosts, for that of late binding on the hosts of hpc2n,
@@ -97,6 +98,8 @@ pub enum OtherStudy {
     LateBinding,
     /// A trace with deadlines: queues against plans that are kept and improved.
     Quality,
+    /// Batches of moldable jobs that share hosts: what pairing gains, what its thresholds do, what it takes.
+    Colocation,
 }
 
 fn effort(name: &str) -> Result<Effort, Error> {

@@ -6,6 +6,7 @@
 
 pub mod args;
 mod clusters;
+mod colocation;
 mod exhaustive;
 mod late_binding;
 mod measure;
@@ -75,6 +76,7 @@ pub fn run(args: &TablesArgs) -> anyhow::Result<ExitCode> {
         Some(OtherStudy::Clusters) => return clusters::run(args, args.experiments.unwrap_or(20)),
         Some(OtherStudy::LateBinding) => return late_binding::run(args, args.experiments.unwrap_or(100)),
         Some(OtherStudy::Quality) => return quality::run(args, args.experiments.unwrap_or(3)),
+        Some(OtherStudy::Colocation) => return colocation::run(args, args.experiments.unwrap_or(4)),
         None => {}
     }
     check_places([&args.plans, &args.plans_simple, &args.html].into_iter().flatten())?;

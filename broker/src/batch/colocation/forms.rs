@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 
 use super::{
-    pairing::{Group, Roles, groups},
+    pairing::{Group, Roles, Thresholds, groups},
     problem::{Job, Needs, Placed, Placement, Problem, RESOURCES_MAX, Sized},
     room::Room,
 };
@@ -43,13 +43,13 @@ pub(in crate::batch) fn plain(problem: &Problem, turns: Turns) -> Placed {
 }
 
 /// The set form: a group is placed as one job.
-pub(in crate::batch) fn set(problem: &Problem, roles: Roles, turns: Turns) -> Placed {
-    in_turn(problem, turns, groups(problem, roles), true)
+pub(in crate::batch) fn set(problem: &Problem, roles: Roles, thresholds: Thresholds, turns: Turns) -> Placed {
+    in_turn(problem, turns, groups(problem, roles, thresholds), true)
 }
 
 /// The partition form: the jobs of a group follow each other.
-pub(in crate::batch) fn partition(problem: &Problem, roles: Roles, turns: Turns) -> Placed {
-    in_turn(problem, turns, groups(problem, roles), false)
+pub(in crate::batch) fn partition(problem: &Problem, roles: Roles, thresholds: Thresholds, turns: Turns) -> Placed {
+    in_turn(problem, turns, groups(problem, roles, thresholds), false)
 }
 
 fn in_turn(problem: &Problem, turns: Turns, mut groups: Vec<Group>, as_one: bool) -> Placed {

@@ -5,14 +5,16 @@
 mod best;
 mod forms;
 mod pairing;
+mod places;
 mod problem;
 mod room;
 #[cfg(test)]
 mod tests;
 
+pub use self::pairing::Thresholds;
 pub(super) use self::{
     best::search,
     forms::{Turns, partition, plain, set},
     pairing::Roles,
-    problem::{Block, Job, Placed, Placement, Problem, RESOURCES_MAX},
+    problem::{Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Worth},
 };

@@ -7,10 +7,21 @@ use std::cmp::Reverse;
 
 use super::problem::{Job, Needs, Problem, RESOURCES_MAX, Sized};
 
-/// How different a demand may be from that for the processor and still count as alike (equation 4.2): the source's choice.
-const ALPHA_PERCENT: u64 = 10;
-/// How many times larger one of two jobs may be (equation 4.5), in hundredths: the source's choice.
-const SIZE_PERCENT: u128 = 175;
+/// How unlike jobs may be and still be paired; the default is the source's choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thresholds {
+    /// How different a demand may be from that for the processor and still count as alike (alpha of equation 4.2), in per cent.
+    pub alpha_percent: u64,
+    /// How many times larger one of two jobs may be (W of equation 4.5), in per cent.
+    pub size_percent: u64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Thresholds {
+        Thresholds { alpha_percent: 10, size_percent: 175 }
+    }
+}
+
 /// Most partners of unlike width that are looked at for a job.
 const PARTNERS_MAX: usize = 64;
 
@@ -44,6 +55,7 @@ pub(in crate::batch) struct Roles {
 
 struct Pairing<'a> {
     problem: &'a Problem,
+    thresholds: Thresholds,
     /// Jobs that are in no group yet, with their classes.
     classes: Vec<Option<Class>>,
     /// The scarcest resource.
@@ -52,9 +64,10 @@ struct Pairing<'a> {
 }
 
 /// Steps 1 to 4.
-pub(super) fn groups(problem: &Problem, roles: Roles) -> Vec<Group> {
-    let classes = problem.jobs.iter().map(|job| Some(class(job, &problem.capacity, roles))).collect();
-    let mut pairing = Pairing { problem, classes, scarcest: scarcest(problem), groups: Vec::new() };
+pub(super) fn groups(problem: &Problem, roles: Roles, thresholds: Thresholds) -> Vec<Group> {
+    let classes =
+        problem.jobs.iter().map(|job| Some(class(job, &problem.capacity, roles, thresholds.alpha_percent))).collect();
+    let mut pairing = Pairing { problem, thresholds, classes, scarcest: scarcest(problem), groups: Vec::new() };
     pairing.merge(&[(High, High)], &[(Low, Low)]);
     pairing.merge(&[(Low, High)], &[(High, Low)]);
     // What is left counts for both of the classes that it is nearest to; once it is in a group it is left no longer.
@@ -68,13 +81,13 @@ pub(super) fn groups(problem: &Problem, roles: Roles) -> Vec<Group> {
 }
 
 /// Equations 4.2 and 4.3, with demands as parts of a host.
-fn class(job: &Job, capacity: &Needs, roles: Roles) -> Class {
+fn class(job: &Job, capacity: &Needs, roles: Roles, alpha_percent: u64) -> Class {
     let part = |resource: usize, of: usize| u128::from(job.needs[resource]) * u128::from(capacity[of].max(1));
     let level = |resource: usize| {
         let (own, cpu) = (part(resource, roles.cpu) * 100, part(roles.cpu, resource));
-        if own < cpu * u128::from(100 - ALPHA_PERCENT) {
+        if own < cpu * u128::from(100_u64.saturating_sub(alpha_percent)) {
             Low
-        } else if own > cpu * u128::from(100 + ALPHA_PERCENT) {
+        } else if own > cpu * u128::from(100 + alpha_percent) {
             High
         } else {
             Alike
@@ -134,18 +147,18 @@ fn scaled(one: &Job, other: &Job, capacity: &Needs) -> Option<(Sized, Sized)> {
 }
 
 /// Equations 4.4 and 4.5.
-fn are_alike(one: &Job, other: &Job, capacity: &Needs) -> bool {
+fn are_alike(one: &Job, other: &Job, capacity: &Needs, size_percent: u64) -> bool {
     let size = |job: &Job| {
         let part = |(need, capacity): (&u64, &u64)| (u128::from(*need) << 20) / u128::from((*capacity).max(1));
         job.needs.iter().zip(capacity).map(part).max().unwrap_or(0) * u128::from(job.seconds.cast_unsigned())
     };
     let (one, other) = (size(one), size(other));
-    one.max(other) * 100 < one.min(other) * SIZE_PERCENT
+    one.max(other) * 100 < one.min(other) * u128::from(size_percent)
 }
 
 /// Two jobs at the factors of equation 4.10, unless they are too unlike, or one after the other would be shorter.
-fn pair(one: &Job, other: &Job, capacity: &Needs) -> Option<(Sized, Sized)> {
-    if !are_alike(one, other, capacity) {
+fn pair(one: &Job, other: &Job, capacity: &Needs, size_percent: u64) -> Option<(Sized, Sized)> {
+    if !are_alike(one, other, capacity, size_percent) {
         return None;
     }
     let pair = scaled(one, other, capacity)?;
@@ -190,7 +203,8 @@ impl Pairing<'_> {
         let Problem { capacity, jobs, .. } = self.problem;
         let suits = |other: &usize| {
             let is_equal = *other != job && self.is_left(*other) && jobs[*other].seats == jobs[job].seats;
-            let (one, two) = is_equal.then(|| pair(&jobs[job], &jobs[*other], capacity))??;
+            let (one, two) =
+                is_equal.then(|| pair(&jobs[job], &jobs[*other], capacity, self.thresholds.size_percent))??;
             Some(vec![(job, one), (*other, two)])
         };
         let found = if self.is_left(job) { partners.iter().find_map(suits) } else { None };
@@ -207,7 +221,7 @@ impl Pairing<'_> {
         let is_narrower = |other: &&usize| **other != job && self.is_left(**other) && jobs[**other].seats < seats;
         let narrower: Vec<usize> = partners.iter().filter(is_narrower).copied().collect();
         let group = narrower.iter().take(PARTNERS_MAX).enumerate().find_map(|(at, widest)| {
-            let (own, first) = pair(&jobs[job], &jobs[*widest], capacity)?;
+            let (own, first) = pair(&jobs[job], &jobs[*widest], capacity, self.thresholds.size_percent)?;
             let (left, seconds) = (beside(capacity, &own)?, own.seconds.max(first.seconds));
             let sized = |other: &usize| {
                 let sized = jobs[*other].at(jobs[*other].within(seconds)?);

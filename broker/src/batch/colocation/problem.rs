@@ -53,6 +53,11 @@ impl Job {
         Sized { factor, seconds: self.seconds_at(factor), needs }
     }
 
+    /// How long it keeps hosts at factor 1000, all of them together.
+    pub(super) fn host_seconds(&self) -> i64 {
+        self.seconds.saturating_mul((self.seats as u64).cast_signed())
+    }
+
     /// The smallest factor at which it lasts at most so long; none when it always lasts longer.
     pub fn within(&self, seconds: i64) -> Option<u32> {
         let needed = (self.seconds.cast_unsigned() * 1000).div_ceil(seconds.max(1).cast_unsigned());
@@ -61,7 +66,7 @@ impl Job {
     }
 
     /// The largest factor at which it takes at most this; none when it always takes more.
-    pub fn inside(&self, room: &Needs) -> Option<u32> {
+    pub fn inside(&self, room: &[u64]) -> Option<u32> {
         let most = |(need, room): (&u64, &u64)| (room * 1000).checked_div(*need).unwrap_or(u64::MAX);
         let factor = self.needs.iter().zip(room).map(most).min()?.min(u64::from(self.scale.1));
         u32::try_from(factor).ok().filter(|factor| *factor >= self.scale.0)

@@ -6,8 +6,14 @@ use rand::{RngExt, rand_core::SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
-use crate::batch::colocation::problem::Needs;
+use crate::batch::colocation::{
+    best::search_for,
+    problem::{Needs, Sized},
+    room::Room,
+};
 
+/// Enough for few jobs.
+const WORK: u64 = 500_000;
 const ROLES: Roles = Roles { cpu: 0, others: (1, 2) };
 
 fn needs(cpu: u64, memory: u64, io: u64) -> Needs {
@@ -67,11 +73,112 @@ fn complementary_jobs_fill_a_host_together() {
     let jobs = vec![job(1, 9_000, (200, 800, 800), (500, 1_250)), job(1, 9_000, (800, 200, 200), (500, 1_250))];
     let problem = Problem { capacity: needs(1000, 1000, 1000), taken: vec![Vec::new(); 2], jobs };
     for form in [set, partition] {
-        let placed = form(&problem, ROLES, Turns::Longest);
+        let placed = form(&problem, ROLES, Thresholds::default(), Turns::Longest);
         check(&problem, &placed);
         assert_eq!(problem.worth(&placed).run_time, 9_000, "{placed:?}");
     }
     assert_eq!(problem.worth(&plain(&problem, Turns::Longest)).run_time, 9_000);
+}
+
+/// Whether a job fits beside these, by adding up whatever changes.
+fn fits_by_adding(beside: &[Block], capacity: &Needs, start: i64, sized: &Sized) -> bool {
+    let times = beside.iter().map(|block| block.start).chain([start]);
+    let mut times = times.filter(|time| (start..start + sized.seconds).contains(time));
+    times.all(|time| {
+        let there = beside.iter().filter(|block| block.start <= time && time < block.end);
+        let mut used = sized.needs;
+        there.for_each(|block| used.iter_mut().zip(block.needs).for_each(|(used, need)| *used += need));
+        used.iter().zip(capacity).all(|(used, capacity)| used <= capacity)
+    })
+}
+
+#[test]
+fn the_room_knows_what_adding_up_says() {
+    for seed in 0..200 {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut problem = drawn(seed, 2, 1, 30);
+        problem.taken[0].push(Block { start: 3_000, end: 9_000, needs: needs(500, 0, 100) });
+        let mut room = Room::of(&problem);
+        let mut there: Vec<(usize, Placement)> = Vec::new();
+        for (at, job) in problem.jobs.iter().enumerate() {
+            if random.random_range(0..4) == 0 && !there.is_empty() {
+                let (out, placement) = there.swap_remove(random.random_range(0..there.len()));
+                room.take(out, &problem.jobs[out].at(placement.factor), &placement);
+            }
+            let sized = job.at(random.random_range(job.scale.0..=job.scale.1));
+            let on = |host: usize| {
+                let placed = there.iter().filter(|(_, placement)| placement.hosts == [host]);
+                let block = |(job, placement): &(usize, Placement)| {
+                    let sized = problem.jobs[*job].at(placement.factor);
+                    Block { start: placement.start, end: placement.start + sized.seconds, needs: sized.needs }
+                };
+                placed.map(block).chain(problem.taken[host].iter().copied()).collect::<Vec<Block>>()
+            };
+            let first = |host: usize| {
+                let starts = on(host).into_iter().map(|block| block.end).chain([0]);
+                starts.filter(|start| fits_by_adding(&on(host), &problem.capacity, *start, &sized)).min()
+            };
+            for host in 0..2 {
+                let start = random.random_range(0..60_000);
+                let expected = fits_by_adding(&on(host), &problem.capacity, start, &sized);
+                assert_eq!(room.fits(host, start, &sized).is_ok(), expected, "seed {seed} job {at}");
+                let last = there.iter().filter(|(_, placement)| placement.hosts == [host]);
+                let last = last.map(|(job, placed)| placed.start + problem.jobs[*job].seconds_at(placed.factor)).max();
+                assert_eq!(room.end(host), last.unwrap_or(0));
+            }
+            assert_eq!(room.run_time(), room.end(0) + room.end(1));
+            let found = room.earliest(job, &sized).unwrap();
+            assert_eq!(Some(found.start), [first(0), first(1)].into_iter().flatten().min(), "seed {seed} job {at}");
+            room.put(at, &sized, &found);
+            there.push((at, found));
+        }
+    }
+}
+
+/// The least run time of jobs that are not scaled: every order on every choice of hosts, each job as early as its host allows.
+fn least_by_trying(problem: &Problem, left: &[usize], blocks: &mut Vec<Vec<Block>>) -> i64 {
+    if left.is_empty() {
+        return blocks.iter().map(|blocks| blocks.iter().map(|block| block.end).max().unwrap_or(0)).sum();
+    }
+    let mut least = i64::MAX;
+    for at in 0..left.len() {
+        let (sized, mut others) = (problem.jobs[left[at]].at(1000), left.to_vec());
+        others.swap_remove(at);
+        for host in 0..blocks.len() {
+            let starts = blocks[host].iter().map(|block| block.end).chain([0]);
+            let fits = |start: &i64| fits_by_adding(&blocks[host], &problem.capacity, *start, &sized);
+            let start = starts.filter(fits).min().unwrap();
+            blocks[host].push(Block { start, end: start + sized.seconds, needs: sized.needs });
+            least = least.min(least_by_trying(problem, &others, blocks));
+            blocks[host].pop();
+        }
+    }
+    least
+}
+
+#[test]
+fn best_finds_the_least_run_time_of_few_jobs() {
+    for seed in 0..20 {
+        let mut problem = drawn(seed, 2, 1, 30);
+        problem.jobs.truncate(5);
+        problem.jobs.iter_mut().for_each(|job| job.scale = (1000, 1000));
+        let jobs: Vec<usize> = (0..problem.jobs.len()).collect();
+        let least = least_by_trying(&problem, &jobs, &mut vec![Vec::new(); 2]);
+        let best = search_for(&problem, &plain(&problem, Turns::Longest), i64::MAX / 8, WORK);
+        check(&problem, &best);
+        assert_eq!(problem.worth(&best).run_time, least, "seed {seed}");
+        assert!(problem.area() <= least);
+    }
+}
+
+#[test]
+fn the_same_problem_gives_the_same_schedule() {
+    let problem = drawn(3, 5, 2, 30);
+    let begun = plain(&problem, Turns::Longest);
+    let limit = problem.worth(&begun).makespan;
+    let best = || search_for(&problem, &begun, limit, WORK);
+    assert_eq!(best(), best());
+    assert!(problem.worth(&best()).run_time < problem.worth(&begun).run_time);
 }
 
 #[test]
@@ -83,15 +190,17 @@ fn what_is_placed_fits_and_best_is_never_worse() {
         }
         let begun: Vec<Placed> = [
             plain(&problem, Turns::Longest),
-            set(&problem, ROLES, Turns::Longest),
-            partition(&problem, ROLES, Turns::Highest),
+            set(&problem, ROLES, Thresholds::default(), Turns::Longest),
+            partition(&problem, ROLES, Thresholds::default(), Turns::Highest),
         ]
         .into();
         begun.iter().for_each(|placed| check(&problem, placed));
         let first = begun.into_iter().min_by_key(|placed| problem.worth(placed)).unwrap();
-        let best = search(&problem, &first);
+        let limit = problem.worth(&first).makespan;
+        let best = search_for(&problem, &first, limit, WORK);
         check(&problem, &best);
-        assert!(problem.worth(&best) <= problem.worth(&first));
+        assert!(problem.worth(&best) <= Worth { makespan: limit, ..problem.worth(&first) });
+        assert!(problem.worth(&best).makespan <= limit);
         assert!(problem.worth(&best).run_time >= problem.area());
     }
 }

@@ -9,7 +9,8 @@ use crate::{
     batch::{
         BatchError, BatchObjective, Order,
         colocation::{
-            Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Roles, Turns, partition, plain, search, set,
+            Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Roles, Thresholds, Turns, Worth, partition, plain,
+            search, set,
         },
         policy::Policy,
         run::Run,
@@ -26,15 +27,27 @@ use crate::{
 /// What is never reached.
 const NEVER: i64 = i64::MAX / 4;
 
+/// What becomes of the pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub enum ColocationForm {
+    /// Each pair is placed as one.
     Set,
+    /// The requests of a pair are placed one after the other.
     Partition,
+    /// The best of these and of the order without pairs, improved by search.
     Best,
 }
+use ColocationForm as Form;
 
 struct Colocation {
     form: Form,
+    thresholds: Thresholds,
+}
+
+/// The policy with other thresholds than the source's, to find out what they do.
+#[must_use]
+pub fn colocation(form: ColocationForm, thresholds: Thresholds) -> Box<dyn Policy> {
+    Box::new(Colocation { form, thresholds })
 }
 
 /// Makes the policy.
@@ -51,7 +64,7 @@ pub(super) fn make(parameter: Option<&str>) -> Result<Box<dyn Policy>, PolicyErr
             return Err(PolicyError::Parameter { policy: "colocate", expected, got: got.to_owned() });
         }
     };
-    Ok(Box::new(Colocation { form }))
+    Ok(colocation(form, Thresholds::default()))
 }
 
 impl Policy for Colocation {
@@ -123,20 +136,25 @@ impl Policy for Colocation {
         let problem = problem(run, &names, &requests);
         let turns = if run.options.order == Order::Hdf { Turns::Highest } else { Turns::Longest };
         let placed = match (self.form, roles(&names)) {
-            (Form::Set, Some(roles)) => set(&problem, roles, turns),
-            (Form::Partition, Some(roles)) => partition(&problem, roles, turns),
-            (_, roles) => best(&problem, roles, turns),
+            (Form::Set, Some(roles)) => set(&problem, roles, self.thresholds, turns),
+            (Form::Partition, Some(roles)) => partition(&problem, roles, self.thresholds, turns),
+            (_, roles) => best(&problem, roles.map(|roles| (roles, self.thresholds)), turns),
         };
         run.proven = Some(problem.area());
         plans(run, &requests, &placed)
     }
 }
 
-/// The best that is found from the forms on.
-fn best(problem: &Problem, roles: Option<Roles>, turns: Turns) -> Placed {
-    let forms = roles.map(|roles| [set(problem, roles, turns), partition(problem, roles, turns)]);
+/// The best that is found from the forms on; it ends no later than the latest of them.
+fn best(problem: &Problem, paired: Option<(Roles, Thresholds)>, turns: Turns) -> Placed {
+    let forms = paired.map(|(roles, thresholds)| {
+        [set(problem, roles, thresholds, turns), partition(problem, roles, thresholds, turns)]
+    });
     let begun = forms.into_iter().flatten().chain([plain(problem, turns), plain(problem, Turns::Longest)]);
-    begun.min_by_key(|placed| problem.worth(placed)).map(|placed| search(problem, &placed)).unwrap_or_default()
+    let begun: Vec<(Worth, Placed)> = begun.map(|placed| (problem.worth(&placed), placed)).collect();
+    let limit = begun.iter().map(|(worth, _)| worth.makespan).max().unwrap_or(0);
+    let best = begun.into_iter().min_by_key(|(worth, _)| *worth);
+    best.map(|(_, placed)| search(problem, &placed, limit)).unwrap_or_default()
 }
 
 /// What of a request the policy does not look at.

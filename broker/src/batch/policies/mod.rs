@@ -5,6 +5,7 @@ mod colocation;
 mod in_order;
 mod slices;
 
+pub use self::colocation::{ColocationForm, colocation};
 use super::policy::Policy;
 
 /// Makes a policy of what stands behind the colon of its name.
