@@ -8,11 +8,12 @@
 use super::{Booking, BookingState, Books, Ledger, LocalWork};
 use crate::{
     cost::Cost,
-    ids::{RequestId, SeatNumber, ShapeNumber},
+    ids::{RequestId, SeatNumber},
     plan::Place,
     protocol::{AttemptId, ChangeKind, Grant, Places, RefusalReason, SiteAnswer},
     tariff::Agreement,
     time::{Millis, Now, Window},
+    variant::Variant,
 };
 
 /// Most entries of own work at a time.
@@ -121,7 +122,7 @@ impl<B: Books> Ledger<B> {
         self.reserve(&grants);
         let booking = Booking {
             attempt,
-            shape: ShapeNumber::default(),
+            variant: Variant::default(),
             window,
             grants,
             participants: vec![self.site.clone()],

@@ -41,6 +41,7 @@ mod node;
 mod options;
 mod owners;
 mod runner;
+mod scales;
 pub mod scripted;
 mod shapes;
 mod shares;

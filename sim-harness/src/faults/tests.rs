@@ -6,12 +6,12 @@ use super::{
     canary::Canary,
     figures::Figures,
     runner::{replay_command, run_seed, run_seeds},
-    trial::{DRAINED_FROM, HARDEST_FROM, HOARDED_FROM, LINKED_FROM, PRICED_FROM, SHAPED_FROM, TIED_FROM},
+    trial::{DRAINED_FROM, HARDEST_FROM, HOARDED_FROM, LINKED_FROM, PRICED_FROM, SCALED_FROM, SHAPED_FROM, TIED_FROM},
 };
 
 /// From where seeds are run: each range has what the one before has, and more.
-const RANGES: [u64; 8] =
-    [0, HARDEST_FROM, PRICED_FROM, SHAPED_FROM, LINKED_FROM, TIED_FROM, DRAINED_FROM, HOARDED_FROM];
+const RANGES: [u64; 9] =
+    [0, HARDEST_FROM, PRICED_FROM, SHAPED_FROM, LINKED_FROM, TIED_FROM, DRAINED_FROM, HOARDED_FROM, SCALED_FROM];
 /// Seeds within which every deliberate fault is found in one of the [`RANGES`].
 const FOUND_WITHIN: u64 = 200;
 
