@@ -7,7 +7,10 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::json;
 
-use super::options::one_of;
+/// Factors of requests; some may not be had as they are asked.
+const RANGES: [[u32; 2]; 5] = [[500, 2000], [250, 1000], [1000, 3000], [300, 800], [1500, 4000]];
+/// Of 100 requests, how many have some: of one seed or of another.
+const PERCENT: [u64; 2] = [40, 90];
 
 /// What sets the generators of requests apart from that of the seed.
 const REQUESTS: u64 = 0x5ca1_e000_0000;
@@ -24,7 +27,7 @@ impl Scales {
     /// Draws the factors of a seed: half of the seeds have some.
     pub fn draw(seed: u64) -> Option<Scales> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let drawn = Scales { seed, percent: one_of(&mut random, &[40, 90]) };
+        let drawn = Scales { seed, percent: PERCENT[random.random_range(0..PERCENT.len())] };
         random.random_bool(0.5).then_some(drawn)
     }
 
@@ -34,8 +37,7 @@ impl Scales {
         if random.random_range(0..100) >= self.percent {
             return request;
         }
-        // Some may not be had as they are asked.
-        let range = one_of(&mut random, &[[500, 2000], [250, 1000], [1000, 3000], [300, 800], [1500, 4000]]);
+        let range = RANGES[random.random_range(0..RANGES.len())];
         let scale = serde_json::from_value(json!(range)).ok();
         Request::try_from(RequestDocument { scale, ..request.clone().into() }).unwrap_or(request)
     }
