@@ -27,5 +27,7 @@ pub mod trust;
 pub mod uplinks;
 pub mod view;
 
-pub use model::{amount, cost, demand, host, ids, plan, request, resources, scale, shapes, tariff, time, traffic};
+pub use model::{
+    amount, cost, demand, host, ids, plan, request, resources, scale, shapes, tariff, time, traffic, variant,
+};
 pub use phases::availability;

@@ -355,7 +355,7 @@ impl OfflinePlanner {
 /// answer: whoever drew the candidates could not know.
 fn alternatives(document: RequestDocument) -> Result<Vec<Result<Request, Rejection>>, RequestError> {
     let shapes = document.shapes.clone();
-    let checked = |(index, document)| match Request::of_snapshot(document) {
+    let checked = |(index, document)| match Request::try_from(document) {
         Ok(request) => Ok(Ok(request)),
         Err(RequestError::FewerCandidatesThanHosts { hosts, candidates }) => {
             let cut = CutCounts::default();

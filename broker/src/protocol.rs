@@ -13,7 +13,7 @@ use crate::{
     cost::Cost,
     features::Features,
     host::Host,
-    ids::{HostId, RequestId, SeatNumber, ShapeNumber, SiteId},
+    ids::{HostId, RequestId, SeatNumber, SiteId},
     plan::{Place, Seat},
     request::{MAX_HOSTS, MAX_NAMES},
     resources::{Amounts, ResourceName},
@@ -21,6 +21,7 @@ use crate::{
     tariff::{Agreement, Tariff},
     time::{Millis, Window},
     trust::{Authorization, Denial, Rule, SignedText},
+    variant::Variant,
 };
 
 /// One attempt of one request by one entry point. Every message of an attempt names it, so that a late message of an earlier attempt
@@ -87,8 +88,8 @@ pub fn hull(grants: &[Grant]) -> Option<Window> {
 pub struct HoldRequest {
     /// The attempt.
     pub attempt: AttemptId,
-    /// Which of the request's shapes the seats are of.
-    pub shape: ShapeNumber,
+    /// Which of all that the request allows the seats are of.
+    pub variant: Variant,
     /// The seats.
     pub grants: Vec<Grant>,
     /// All sites of the attempt, the addressed one among them: they are asked for the outcome when the coordinator does not answer.
@@ -244,8 +245,8 @@ pub struct PublicBooking {
 pub struct FoundBooking {
     /// The attempt.
     pub attempt: AttemptId,
-    /// Which of the request's shapes the seats are of.
-    pub shape: ShapeNumber,
+    /// Which of all that the request allows the seats are of.
+    pub variant: Variant,
     /// The seats at the site; empty when all were lost.
     pub grants: Vec<Grant>,
     /// All sites of the attempt.

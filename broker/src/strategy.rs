@@ -53,7 +53,9 @@ pub fn plan_best<'a>(
 ) -> PlanOutcome {
     shapes::best_of(jobs.map(|(shape, job)| {
         let mut plan = |candidates: &[_]| phases::plan(&job, candidates, effort, seed, &mut observer);
-        let outcome = match job.demand.is_of_shape().then(|| find::eligible(job.demand, candidates)) {
+        // Who could serve a moldable one depends on the factor, and is found out for each.
+        let is_of_some = job.demand.is_of_shape() && !job.demand.is_to_be_scaled();
+        let outcome = match is_of_some.then(|| find::eligible(job.demand, candidates)) {
             None => plan(candidates),
             Some(Ok(serving)) => plan(&serving.into_iter().map(|at| candidates[at]).collect::<Vec<_>>()),
             Some(Err(reason)) => PlanOutcome::Rejected(Rejection { reason, start_proven: true }),

@@ -28,6 +28,8 @@ mod logs;
 mod losses;
 #[path = "grid/membership.rs"]
 mod membership;
+#[path = "grid/molded.rs"]
+mod molded;
 #[path = "grid/page.rs"]
 mod page;
 #[path = "grid/pictures.rs"]

@@ -21,17 +21,12 @@ pub struct Misfit {
     pub line: usize,
 }
 
-/// What is said of a key that the format has and this program cannot treat.
-const NOT_YET_SUPPORTED: &str = "not yet supported";
-
 impl Misfit {
     /// The key, or the word under a key, that is not known here; none when something else is wrong.
     #[must_use]
     pub fn unknown(&self) -> Option<String> {
         let word_in = |head: &str| self.message.strip_prefix(head)?.split('`').next();
-        let is_for_later = self.message.contains(NOT_YET_SUPPORTED);
-        let key =
-            || word_in("unknown field `").or(is_for_later.then_some("")).map(|_| format!("the key `{}`", self.named()));
+        let key = || word_in("unknown field `").map(|_| format!("the key `{}`", self.named()));
         key().or_else(|| word_in("unknown variant `").map(|word| format!("`{word}` under the key `{}`", self.key)))
     }
 

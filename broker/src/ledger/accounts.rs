@@ -51,13 +51,14 @@ fn host_seconds(grants: &[Grant]) -> u64 {
     grants.iter().fold(0, |sum, grant| sum.saturating_add(grant.window.duration().0))
 }
 
-/// Checks that `hold` and the `others` of its request are of one shape, and together stay within what the user has signed of it. The
+/// Checks that `hold` and the `others` of its request are of one variant, and together stay within what the user has signed of it. The
 /// seats of a reservation begin together, whenever each of them ends.
 fn check_covered(hold: &HoldRequest, statement: &RequestStatement, others: &[&Booking]) -> Result<(), Denial> {
     let request = &statement.request;
-    if let Some(other) = others.iter().find(|other| other.shape != hold.shape) {
-        let detail = format!("shape {}, the request has been used for shape {} already", hold.shape, other.shape);
-        return Err(Denial::new(Rule::Shape, detail));
+    if let Some(other) = others.iter().find(|other| other.variant != hold.variant) {
+        let (asked, used) = (hold.variant, other.variant);
+        let rule = if asked.shape == used.shape { Rule::Scale } else { Rule::Shape };
+        return Err(Denial::new(rule, format!("{asked}, the request has been used for {used} already")));
     }
     let start = hull(&hold.grants).map(|window| window.start);
     let at_same_time = || others.iter().filter(|other| Some(other.window.start) == start);

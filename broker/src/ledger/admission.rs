@@ -156,7 +156,7 @@ mod tests {
     fn after_a_restart_what_is_over_is_in_nobodys_way() {
         let record = |name: &str, grants: Vec<Grant>| BookingRecord {
             attempt: AttemptId { entry_point: id("e"), request: RequestId::new(name).unwrap(), attempt: 1 },
-            shape: Default::default(),
+            variant: Default::default(),
             window: hull(&grants).unwrap(),
             grants,
             participants: vec![id("site")],

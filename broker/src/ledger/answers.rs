@@ -90,7 +90,7 @@ impl<B: Books> Ledger<B> {
         }
         // A coordinator that has lost the attempt in a crash may give its number to another plan.
         let is_held = self.bookings.get(&hold.attempt).filter(|booking| booking.is_held());
-        if is_held.is_some_and(|held| held.shape != hold.shape || !is_what_it_gives(&hold, &held.grants)) {
+        if is_held.is_some_and(|held| held.variant != hold.variant || !is_what_it_gives(&hold, &held.grants)) {
             return self.refusal(RefusalReason::AttemptIsOver);
         }
         if let Some(answer) = self.answer_again(now, &hold) {
@@ -121,7 +121,7 @@ impl<B: Books> Ledger<B> {
         let places = replaced(&given, &hold.grants);
         self.begin(Booking {
             attempt: hold.attempt,
-            shape: hold.shape,
+            variant: hold.variant,
             window,
             grants: given,
             participants: hold.participants,

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::Charge;
 use crate::{
     amount::Amount,
-    ids::{HostId, Network, RequestId, ShapeNumber, SiteId},
+    ids::{HostId, Network, RequestId, SiteId},
     protocol::{AttemptId, Grant},
     resources::Amounts,
     time::{Millis, Span, Time, Window},
     traffic::Talk,
     trust::{PublicKey, SignedText},
+    variant::Variant,
 };
 
 /// Who was asked so often for an outcome has had minutes to tell it.
@@ -98,9 +99,9 @@ impl From<Vec<BookingRecord>> for Kept {
 pub struct BookingRecord {
     /// The attempt that made it.
     pub attempt: AttemptId,
-    /// Which of the request's shapes it is of.
-    #[serde(default, skip_serializing_if = "ShapeNumber::is_first")]
-    pub shape: ShapeNumber,
+    /// Which of all that the request allows it is of.
+    #[serde(default, skip_serializing_if = "Variant::is_plain")]
+    pub variant: Variant,
     /// From the first start to the last end of what was booked; seats that were lost since count.
     pub window: Window,
     /// The seats at this site.
@@ -179,8 +180,8 @@ pub struct LocalWork {
 pub struct Booking {
     /// The attempt.
     pub attempt: AttemptId,
-    /// Which of the request's shapes it is of.
-    pub shape: ShapeNumber,
+    /// Which of all that the request allows it is of.
+    pub variant: Variant,
     /// From the first start to the last end of what was booked; seats that were lost since count.
     pub window: Window,
     /// The seats at this site.
@@ -291,7 +292,7 @@ impl Booking {
     pub(super) fn to_booking_record(&self) -> BookingRecord {
         BookingRecord {
             attempt: self.attempt.clone(),
-            shape: self.shape,
+            variant: self.variant,
             window: self.window,
             grants: self.grants.clone(),
             participants: self.participants.clone(),

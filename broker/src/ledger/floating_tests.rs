@@ -41,7 +41,7 @@ fn hold_on(of: &str, hosts: &[usize], (start, length): (i64, u64), amount: u64, 
     let window = Window::starting(Time(start), Span(length));
     let attempt = attempt(of, 1);
     HoldRequest {
-        shape: Default::default(),
+        variant: Default::default(),
         grants: (0..).zip(hosts).map(|(seat, host)| grant(seat, &format!("n-{host}"), window, amount)).collect(),
         participants: vec![id("site")],
         hold_for: Millis(60_000),

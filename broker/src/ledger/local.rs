@@ -8,12 +8,13 @@
 use super::{Booking, BookingState, Books, Ledger, LocalWork, floating::Wanted};
 use crate::{
     cost::Cost,
-    ids::{HostId, RequestId, SeatNumber, ShapeNumber},
+    ids::{HostId, RequestId, SeatNumber},
     plan::Place,
     protocol::{AttemptId, ChangeKind, Grant, Places, RefusalReason, SiteAnswer},
     resources::Amounts,
     tariff::Agreement,
     time::{Millis, Now, Window},
+    variant::Variant,
 };
 
 /// Most entries of own work at a time.
@@ -126,7 +127,7 @@ impl<B: Books> Ledger<B> {
         self.reserve(&grants);
         let booking = Booking {
             attempt,
-            shape: ShapeNumber::default(),
+            variant: Variant::default(),
             window,
             grants,
             participants: vec![self.site.clone()],

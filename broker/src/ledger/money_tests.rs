@@ -40,7 +40,7 @@ fn hold(attempt: AttemptId, start: i64, agreed: Agreement) -> SiteRequest {
     let (participants, hold_for) = (vec![id("site")], Millis(5_000));
     SiteRequest::Hold(HoldRequest {
         attempt,
-        shape: Default::default(),
+        variant: Default::default(),
         grants,
         participants,
         hold_for,

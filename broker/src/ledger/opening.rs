@@ -185,7 +185,7 @@ impl<B: Books> Ledger<B> {
         let is_reduced = grants.len() < reservation.grants.len();
         let booking = Booking {
             attempt: reservation.attempt.clone(),
-            shape: reservation.shape,
+            variant: reservation.variant,
             window: reservation.window,
             grants,
             participants: reservation.participants.clone(),

@@ -59,7 +59,7 @@ impl Ask {
         let attempt = self.attempt();
         let window = Window::starting(Time(self.start), Span(self.duration));
         SiteRequest::Hold(HoldRequest {
-            shape: Default::default(),
+            variant: Default::default(),
             authorization: testing::authorize(self.user, &id(self.node), &attempt.request, &asked).into(),
             attempt,
             grants: (0..self.hosts)

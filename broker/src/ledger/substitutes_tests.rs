@@ -41,7 +41,7 @@ fn hold_of(attempt: AttemptId, asked: &str, seats: &[(&str, u64)]) -> HoldReques
         grant(seat, host, Window::starting(Time(START), length), *amount)
     });
     HoldRequest {
-        shape: Default::default(),
+        variant: Default::default(),
         grants: grants.collect(),
         participants: vec![id("site")],
         hold_for: Millis(5_000),

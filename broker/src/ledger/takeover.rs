@@ -55,7 +55,7 @@ impl<B: Books> Ledger<B> {
         let part = |booking: &Booking| {
             Some(FoundBooking {
                 attempt: booking.attempt.clone(),
-                shape: booking.shape,
+                variant: booking.variant,
                 grants: booking.grants.clone(),
                 participants: booking.participants.clone(),
                 statement: booking.statement.clone()?,

@@ -58,7 +58,7 @@ pub(super) fn attempt(request: &str, attempt: u32) -> AttemptId {
 pub(super) fn hold(attempt: AttemptId, start: i64, amount: u64) -> SiteRequest {
     let authorization = authorization(&attempt.request);
     SiteRequest::Hold(HoldRequest {
-        shape: Default::default(),
+        variant: Default::default(),
         attempt,
         grants: vec![grant(0, "h1", Window::starting(Time(start), Span(100)), amount)],
         participants: vec![id("site"), id("other")],
@@ -77,7 +77,7 @@ pub(super) fn hold_work(attempt: AttemptId, start: i64, amount: u64) -> SiteRequ
     let (participants, hold_for) = (vec![id("site")], Millis(5_000));
     SiteRequest::Hold(HoldRequest {
         attempt,
-        shape: Default::default(),
+        variant: Default::default(),
         grants,
         participants,
         hold_for,

@@ -14,8 +14,10 @@ use crate::{
     protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::{ResourceName, amount_of},
+    scale::Factor,
     time::Span,
     trust::{Authorization, Chain, Credential, Gate, Limits, OwnerPolicy, Role, Rule, Subject, Trust, testing},
+    variant::Variant,
 };
 
 /// One hold in short: on hosts `h0`, `h1`, ... `amount` of cpu each, from `start` on for `duration` seconds.
@@ -53,7 +55,7 @@ impl Ask {
         let attempt = self.attempt_id();
         let authorization = testing::authorize(self.user, &id("entry"), &attempt.request, &asked);
         SiteRequest::Hold(HoldRequest {
-            shape: Default::default(),
+            variant: Default::default(),
             attempt,
             grants: (0..self.hosts).map(|index| self.grant(index)).collect(),
             participants: vec![id("site")],
@@ -199,7 +201,7 @@ fn seats_are_counted_with_their_own_lengths_and_begin_at_one_time() {
         let (hold_for, may_substitute) = (Millis(5_000), false);
         let hold = HoldRequest {
             attempt,
-            shape: Default::default(),
+            variant: Default::default(),
             grants,
             participants,
             hold_for,
@@ -383,6 +385,36 @@ fn a_number_that_another_plan_has_had_is_over() {
 }
 
 #[test]
+fn all_bookings_of_a_request_are_at_one_factor() {
+    let asked: Request =
+        serde_json::from_str(r#"{"hosts":4,"duration":3600,"per_host":{"cpu":50},"scale":[500,2000]}"#).unwrap();
+    let hold = |factor: u32, attempt: u32, duration: u64, seats: std::ops::Range<u64>| {
+        let one = Ask { attempt, duration, ..ASK };
+        let SiteRequest::Hold(hold) = one.request() else { unreachable!() };
+        let authorization = testing::authorize(1, &id("entry"), &hold.attempt.request, &asked).into();
+        let grants = seats.map(|index| one.grant(index)).collect();
+        let variant = Variant { scale: Factor::of_thousandths(factor), ..Variant::default() };
+        SiteRequest::Hold(HoldRequest { variant, grants, authorization, ..hold })
+    };
+    let said = |ledger: &mut Ledger, request: SiteRequest| match ask(ledger, at(0), "entry", request).0 {
+        SiteAnswer::Held { .. } => None,
+        answer => Some(reason(answer)),
+    };
+    let is_of = |refused: Option<RefusalReason>, rule: Rule| matches!(&refused, Some(RefusalReason::NotAllowed(denial)) if denial.rule == rule);
+    let mut ledger = ledger(OwnerPolicy::default());
+    assert!(is_of(said(&mut ledger, hold(2001, 1, 1_800, 0..1)), Rule::Scale), "beyond the range");
+    assert!(is_of(said(&mut ledger, hold(1000, 1, 1_800, 0..1)), Rule::Duration), "shorter than at this factor");
+    assert!(is_of(said(&mut ledger, hold(2000, 1, 3_600, 0..1)), Rule::Duration), "longer than at this factor");
+    assert_eq!(said(&mut ledger, hold(2000, 1, 1_800, 0..2)), None);
+    assert_eq!(said(&mut ledger, hold(1999, 1, 1_801, 0..2)), Some(RefusalReason::AttemptIsOver), "another plan");
+    confirm(&mut ledger, ASK);
+    ask(&mut ledger, at(0), "entry", SiteRequest::Settle(ASK.attempt_id()));
+    assert!(is_of(said(&mut ledger, hold(1999, 2, 1_801, 2..3)), Rule::Scale), "two factors");
+    assert_eq!(said(&mut ledger, hold(2000, 2, 1_800, 2..4)), None, "the rest at the same factor");
+    ledger.sanity_check().unwrap();
+}
+
+#[test]
 fn all_bookings_of_a_request_are_of_one_shape() {
     let asked: Request = serde_json::from_str(
         r#"{"per_host":{"cpu":100},"shapes":[{"hosts":2,"duration":3600},{"hosts":4,"duration":1800}]}"#,
@@ -393,7 +425,12 @@ fn all_bookings_of_a_request_are_of_one_shape() {
         let SiteRequest::Hold(hold) = one.request() else { unreachable!() };
         let authorization = testing::authorize(1, &id("entry"), &hold.attempt.request, &asked).into();
         let grants = seats.map(|index| one.grant(index)).collect();
-        SiteRequest::Hold(HoldRequest { shape: ShapeNumber(shape), grants, authorization, ..hold })
+        SiteRequest::Hold(HoldRequest {
+            variant: Variant { shape: ShapeNumber(shape), ..Variant::default() },
+            grants,
+            authorization,
+            ..hold
+        })
     };
     let said = |ledger: &mut Ledger, request: SiteRequest| match ask(ledger, at(0), "entry", request).0 {
         SiteAnswer::Held { .. } => None,
@@ -414,6 +451,6 @@ fn all_bookings_of_a_request_are_of_one_shape() {
     assert!(is_of(said(&mut ledger, hold(0, 2, 3_600, 0..1)), Rule::Shape));
     assert_eq!(said(&mut ledger, hold(1, 2, 1_800, 2..4)), None, "the rest of the same shape");
     let found = ask(&mut ledger, at(0), "other", SiteRequest::Lookup(ASK.attempt_id().request)).0;
-    assert!(matches!(&found, SiteAnswer::Found { parts, .. } if parts[0].shape == ShapeNumber(1)), "{found:?}");
+    assert!(matches!(&found, SiteAnswer::Found { parts, .. } if parts[0].variant.shape == ShapeNumber(1)), "{found:?}");
     ledger.sanity_check().unwrap();
 }

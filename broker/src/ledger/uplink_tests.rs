@@ -41,7 +41,7 @@ fn hold(attempt: AttemptId, (mbps, all): (u64, u32), start: i64, hosts: std::ops
     let grants = (0..).zip(hosts).map(|(seat, host)| grant(seat, &format!("h{host}"), window, 1000));
     SiteRequest::Hold(HoldRequest {
         attempt,
-        shape: Default::default(),
+        variant: Default::default(),
         grants: grants.collect(),
         participants: vec![id("site"), id("other")],
         hold_for: Millis(5_000),

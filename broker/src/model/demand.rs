@@ -3,7 +3,7 @@
 //! Source: section 3.2 of the dissertation; lengths by work and speed: `formats.md`, version 2. Invariant: a [`Demand`] was
 //! checked by its [`super::request::Request`]: at least one seat, amounts in range, candidates sorted and distinct.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use crate::model::{
     amount::Amount,
@@ -90,11 +90,13 @@ impl Demand {
         self.length
     }
 
-    /// How long a seat may be expected to last: on a host of the least speed asked, else of a twentieth of the reference speed.
+    /// How long a seat may be expected to last: on a host of the least speed asked, else of a twentieth of the reference speed, at the
+    /// least factor.
     #[must_use]
     pub fn longest(&self) -> Span {
         let slowest = self.speed_min.or_else(|| Speed::try_from(SLOWEST_EXPECTED).ok()).unwrap_or_default();
-        self.length_at(slowest).min(Span::MAX)
+        let length = self.length_at(slowest);
+        self.range_to_choose().map_or(length, |(least, _)| least.length(length)).min(Span::MAX)
     }
 
     /// How long a seat on a host of this speed lasts; with traffic, every seat when that is the slowest of their hosts.
@@ -170,13 +172,27 @@ impl Demand {
     /// Whether a factor is still to be chosen.
     #[must_use]
     pub fn is_to_be_scaled(&self) -> bool {
-        self.scale.is_some() && self.factor.is_none()
+        self.range_to_choose().is_some()
+    }
+
+    /// The least and the largest factor, where one is still to be chosen.
+    fn range_to_choose(&self) -> Option<(Factor, Factor)> {
+        self.scale.filter(|_| self.factor.is_none()).map(|scale| scale.range().into_inner())
     }
 
     /// The factor at which it is.
     #[must_use]
     pub fn factor(&self) -> Factor {
         self.factor.unwrap_or_default()
+    }
+
+    /// What it needs at this factor; none where it allows no such factor.
+    #[must_use]
+    pub fn scaled(&self, factor: Factor) -> Option<Cow<'_, Demand>> {
+        match self.range_to_choose() {
+            Some((least, most)) => (least..=most).contains(&factor).then(|| Cow::Owned(self.at_factor(factor))),
+            None => (self.factor() == factor).then_some(Cow::Borrowed(self)),
+        }
     }
 
     /// The demand at this factor.
@@ -202,10 +218,11 @@ impl Demand {
         self.is_of_shape
     }
 
-    /// The least that a host must be and have to serve any of these, which are shapes of one request, for as many hosts as the largest
-    /// needs; for whoever looks for hosts.
+    /// The least that a host must be and have to serve any of these, which are shapes of one request, at any factor, for as many hosts as
+    /// the largest needs; for whoever looks for hosts.
     pub(super) fn widest<'d>(shapes: impl Iterator<Item = &'d Demand>) -> Option<Demand> {
-        shapes.cloned().reduce(|mut widest, shape| {
+        let least = |shape: &Demand| shape.range_to_choose().map_or_else(|| shape.clone(), |all| shape.relaxed(all));
+        shapes.map(least).reduce(|mut widest, shape| {
             let names = widest.resources();
             let least = |name| (widest.minimum_on_each(&name).min(shape.minimum_on_each(&name)), name);
             let least = names.into_iter().map(least).filter(|(least, _)| *least > Amount::ZERO);

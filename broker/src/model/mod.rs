@@ -18,3 +18,4 @@ pub mod shapes;
 pub mod tariff;
 pub mod time;
 pub mod traffic;
+pub mod variant;

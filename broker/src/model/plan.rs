@@ -18,6 +18,7 @@ use crate::model::{
     tariff::Agreement,
     time::{Time, Window},
     traffic::{Loads, Traffic},
+    variant::Variant,
 };
 
 /// Where a seat is at its site.
@@ -139,6 +140,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Which of all that the request allows it is.
+    #[must_use]
+    pub fn variant(&self) -> Variant {
+        Variant { shape: self.shape, scale: self.scale }
+    }
+
     /// The latest end of a seat.
     #[must_use]
     pub fn end(&self) -> Time {

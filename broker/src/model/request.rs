@@ -15,11 +15,10 @@ use crate::model::{
     scale::Factor,
     shapes::{as_document, checked_demands},
     time::{Span, Time},
+    variant::Variant,
 };
 pub use crate::model::{
-    request_document::{
-        Effort, MAX_CANDIDATES, MAX_HOSTS, MAX_NAMES, NotYet, ObjectiveKind, RequestDocument, StartWindow,
-    },
+    request_document::{Effort, MAX_CANDIDATES, MAX_HOSTS, MAX_NAMES, ObjectiveKind, RequestDocument, StartWindow},
     request_error::RequestError,
 };
 
@@ -42,21 +41,7 @@ pub struct Request {
 impl TryFrom<RequestDocument> for Request {
     type Error = RequestError;
 
-    /// What a node can treat: molding is refused.
     fn try_from(document: RequestDocument) -> Result<Request, RequestError> {
-        if document.scale.is_some() {
-            return Err(RequestError::NotScaled("not yet supported"));
-        }
-        Request::of_snapshot(document)
-    }
-}
-
-impl Request {
-    /// A request that is planned on a snapshot, where it may be moldable.
-    ///
-    /// # Errors
-    /// [`RequestError`], which names the key.
-    pub fn of_snapshot(document: RequestDocument) -> Result<Request, RequestError> {
         let window = checked_window(&document)?;
         let (id, extends) = (document.id.clone(), document.extends.clone());
         let RequestDocument { objective, budget, effort, move_on_loss, .. } = document;
@@ -116,10 +101,16 @@ impl Request {
         self.shapes().nth(shape.0 as usize)
     }
 
-    /// The request as if this shape were its only one.
+    /// What this variant needs; none where the request does not allow it.
     #[must_use]
-    pub fn of_shape(&self, shape: ShapeNumber) -> Option<Request> {
-        Some(Request { demand: self.shape(shape)?.clone(), others: Vec::new(), ..self.clone() })
+    pub fn demand_of(&self, variant: Variant) -> Option<Cow<'_, Demand>> {
+        self.shape(variant.shape)?.scaled(variant.scale)
+    }
+
+    /// The request as if this variant were all that it allows.
+    #[must_use]
+    pub fn of_variant(&self, variant: Variant) -> Option<Request> {
+        Some(Request { demand: self.demand_of(variant)?.into_owned(), others: Vec::new(), ..self.clone() })
     }
 
     /// The least that a host must be and have to serve any of its shapes, for as many hosts as the largest needs.
@@ -181,7 +172,7 @@ impl Request {
     #[must_use]
     pub fn latest_end(&self, start: Time) -> Time {
         let end = |demand: &Demand| match demand.length() {
-            Length::Duration(duration) => start + duration,
+            Length::Duration(_) => start + demand.longest(),
             Length::Work(_) => self.window.deadline.unwrap_or_else(|| start + demand.longest()),
         };
         self.shapes().map(end).max().unwrap_or(start)
@@ -271,7 +262,7 @@ mod tests {
                 "shapes[1].hosts: 2 asked",
             ),
             (&too_many_shapes, "shapes: at most 64 entries, got 65"),
-            (r#"{"hosts":1,"work":1,"scale":[1,2]}"#, "scale: not yet supported"),
+            (r#"{"hosts":1,"work":1,"scale":[1,2]}"#, "scale: there are no amounts to scale"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

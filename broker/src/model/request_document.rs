@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::{Deserialize, Serialize};
 
 use crate::model::{
     amount::Amount,
@@ -75,16 +75,6 @@ impl ObjectiveKind {
             ObjectiveKind::HostTime => "host_time",
             ObjectiveKind::Cost => "cost",
         }
-    }
-}
-
-/// The place of a key that the format has and this program cannot treat yet: it is read in order to be refused by name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct NotYet;
-
-impl<'de> Deserialize<'de> for NotYet {
-    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<NotYet, D::Error> {
-        Err(D::Error::custom("not yet supported"))
     }
 }
 
@@ -233,12 +223,19 @@ fn checked_scale(document: &RequestDocument) -> Result<Option<Scale>, RequestErr
     if document.traffic.is_some() {
         return refused("traffic cannot be scaled");
     }
-    if document.per_host.is_empty() && document.total.is_empty() {
+    if document.per_host.values().chain(document.total.values()).all(|amount| *amount == Amount::ZERO) {
         return refused("there are no amounts to scale");
     }
+    let (least, largest) = scale.range().into_inner();
     if !scale.is_range() {
-        let (min, max) = (scale.range().start().thousandths(), scale.range().end().thousandths());
-        return Err(RequestError::Scale { min, max });
+        return Err(RequestError::Scale { min: least.thousandths(), max: largest.thousandths() });
+    }
+    if document.per_host.values().chain(document.total.values()).any(|amount| largest.amount(*amount) > Amount::MAX) {
+        return refused("the largest factor makes an amount larger than any");
+    }
+    let length = document.duration.or(document.work).map_or(Span::default(), |length| Span(length.unsigned_abs()));
+    if least.length(length) > Span::MAX {
+        return refused("the least factor makes the length longer than any");
     }
     Ok(Some(scale))
 }
@@ -250,13 +247,13 @@ pub(super) fn checked_demand(document: RequestDocument) -> Result<Demand, Reques
     }
     let length = checked_length(&document)?;
     let traffic = checked_traffic(&document)?;
-    let scale = checked_scale(&document)?;
     for (key, amounts) in [("per_host", &document.per_host), ("total", &document.total)] {
         too_many(key, MAX_NAMES, amounts.len())?;
         if let Some((resource, amount)) = amounts.iter().find(|(_, amount)| **amount > Amount::MAX) {
             return Err(RequestError::AmountTooLarge { key, resource: resource.clone(), amount: *amount });
         }
     }
+    let scale = checked_scale(&document)?;
     let names: BTreeSet<&ResourceName> = document.per_host.keys().chain(document.total.keys()).collect();
     too_many("total", MAX_NAMES, names.len())?;
     too_many("attributes", MAX_NAMES, document.attributes.len())?;

@@ -3,7 +3,7 @@
 //! Source: `formats.md`, version 2 (`scale`); equations 4.6 to 4.8 of the thesis on co-location. Invariant: a factor is at least 1 and at
 //! most [`Factor::MAX`], and everything is rounded up.
 
-use std::ops::RangeInclusive;
+use std::{fmt, ops::RangeInclusive};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,8 +11,36 @@ use crate::model::{amount::Amount, resources::Amounts, time::Span};
 
 /// What amounts are multiplied with and lengths divided by, in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "u32", into = "u32")]
 pub struct Factor(u32);
+
+/// A number is no factor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0} thousandths: expected 1 to {most}", most = Factor::MAX.0)]
+pub struct FactorError(u32);
+
+impl TryFrom<u32> for Factor {
+    type Error = FactorError;
+
+    fn try_from(thousandths: u32) -> Result<Factor, FactorError> {
+        let is_factor = (1..=Factor::MAX.0).contains(&thousandths);
+        if is_factor { Ok(Factor(thousandths)) } else { Err(FactorError(thousandths)) }
+    }
+}
+
+impl From<Factor> for u32 {
+    fn from(factor: Factor) -> u32 {
+        factor.0
+    }
+}
+
+impl fmt::Display for Factor {
+    /// As a decimal number, such as 0.75.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:03}", self.0 / 1000, self.0 % 1000);
+        f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
 
 impl Factor {
     /// As asked.
@@ -71,6 +99,13 @@ impl Default for Factor {
 /// The factors that a request allows, in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scale(u32, u32);
+
+impl fmt::Display for Scale {
+    /// As people write it, such as 0.5..2.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", Factor(self.0), Factor(self.1))
+    }
+}
 
 impl Scale {
     /// The factors.

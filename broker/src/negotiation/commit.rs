@@ -170,7 +170,7 @@ impl Negotiation {
         let hold = |(site, of_site): (&SiteId, &Site)| {
             let hold = HoldRequest {
                 attempt: attempt.clone(),
-                shape: plan.shape,
+                variant: plan.variant(),
                 grants: of_site.grants.clone(),
                 participants: participants.clone(),
                 hold_for: self.settings.hold_for,

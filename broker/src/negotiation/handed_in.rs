@@ -19,6 +19,7 @@ use crate::{
     tariff::Agreement,
     time::{Time, Window},
     trust::{RequestStatement, Rule, asked},
+    variant::Variant,
 };
 
 /// A plan as it is handed in.
@@ -30,6 +31,9 @@ pub struct HandedPlan {
     /// Which of the request's shapes it is of.
     #[serde(default)]
     pub shape: ShapeNumber,
+    /// The factor at which a moldable request is planned.
+    #[serde(default, skip_serializing_if = "Factor::is_one")]
+    pub scale: Factor,
     /// The seats, in any order.
     pub hosts: Vec<HandedSeat>,
 }
@@ -72,7 +76,12 @@ impl From<Plan> for HandedPlan {
             end: seat.window.end,
             amounts: seat.amounts,
         };
-        HandedPlan { start: plan.start, shape: plan.shape, hosts: plan.seats.into_iter().map(seat).collect() }
+        HandedPlan {
+            start: plan.start,
+            shape: plan.shape,
+            scale: plan.scale,
+            hosts: plan.seats.into_iter().map(seat).collect(),
+        }
     }
 }
 
@@ -88,12 +97,9 @@ impl HandedPlan {
         latest: Time,
         agreed: impl Fn(&HandedSeat, Window) -> Agreement,
     ) -> Result<Plan, PlanMisfit> {
-        let (shape, start) = (self.shape, self.start);
-        let request = statement.request.of_shape(shape).ok_or_else(|| {
-            let given = statement.request.shapes().count();
-            PlanMisfit::new("shape", format!("shape {shape} (from 0), the user gave {given}"))
-        })?;
-        let statement = &RequestStatement { request, ..statement.clone() };
+        let (shape, scale, start) = (self.shape, self.scale, self.start);
+        let statement = statement.of_variant(Variant { shape, scale });
+        let statement = &statement.map_err(|denial| PlanMisfit::new(&key_of(denial.rule), denial.detail))?;
         let request = &statement.request;
         let asked = request.demand().seats();
         if self.hosts.len() != asked {
@@ -117,7 +123,6 @@ impl HandedPlan {
         let objective = objective::unproven(request.objective(), start, &seats);
         let (efficiency, efficiency_bound) = (0.0, 1.0);
         let traffic = request.demand().traffic();
-        let scale = Factor::ONE;
         Ok(Plan { shape, start, seats, traffic, scale, objective, efficiency, efficiency_bound, start_proven: false })
     }
 }
@@ -202,7 +207,7 @@ mod tests {
     }
 
     fn checked(request: &str, start: i64, hosts: Vec<HandedSeat>) -> Result<Plan, String> {
-        let plan = HandedPlan { start: Time(start), shape: ShapeNumber::default(), hosts };
+        let plan = HandedPlan { start: Time(start), shape: ShapeNumber::default(), scale: Factor::ONE, hosts };
         let agreed = |_: &HandedSeat, _| Agreement { cost: Cost(7), refunds: Vec::new() };
         plan.check(&statement(request), Time(9_000), agreed).map_err(|misfit| format!("{}: {misfit}", misfit.key))
     }

@@ -163,7 +163,7 @@ fn a_replacement_is_fast_enough_and_its_link_bears_it() {
 
 #[test]
 fn a_node_that_takes_over_keeps_only_seats_that_end_together() {
-    let told = |from, seat, seconds| told(asked(""), from, 2, (0, seconds), seat);
+    let told = |from, seat, seconds| told(asked(""), from, 2, (Default::default(), seconds), seat);
     let taken = |parts: &[(SiteId, FoundBooking)]| {
         let heard = LookupAnswers { parts: parts.to_vec(), ..LookupAnswers::default() };
         asked("").take_over(&heard).unwrap().reservation.unwrap().plan

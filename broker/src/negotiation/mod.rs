@@ -38,6 +38,8 @@ mod receipts_tests;
 mod record;
 mod releases;
 mod reservation;
+#[cfg(test)]
+mod scale_tests;
 mod search;
 mod settings;
 #[cfg(test)]

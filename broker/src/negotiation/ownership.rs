@@ -5,6 +5,7 @@
 //! request is owed a release, so that nothing is left without a coordinator.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
@@ -13,15 +14,15 @@ use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Res
 use crate::{
     amount::Amount,
     demand::{Demand, Length},
-    ids::{SeatNumber, ShapeNumber, SiteId},
+    ids::{SeatNumber, SiteId},
     objective,
     plan::{Plan, Seat},
     protocol::{AttemptId, FoundBooking, Grant, Refusal, RefusalReason, SiteRequest, TakeOverStep},
     request::Request,
     resources::amount_of,
-    scale::Factor,
     time::{Millis, Now, Time},
     trust::{Authorization, RequestStatement, SignedText},
+    variant::Variant,
 };
 
 /// A former coordinator releases what it knows of only after `lost_after` times this: the present one may not have reached all
@@ -79,7 +80,7 @@ impl Takeover {
         let parts = &answers.parts;
         let reservation = chosen(request, parts);
         let first = reservation.first().ok_or(TakeOverError::Nothing)?;
-        let (shape, start) = (first.1.shape, start_of(first).ok_or(TakeOverError::Nothing)?);
+        let (variant, start) = (first.1.variant, start_of(first).ok_or(TakeOverError::Nothing)?);
         let attempts: BTreeSet<&AttemptId> = parts.iter().map(|(_, part)| &part.attempt).collect();
         let highest = attempts.iter().map(|attempt| attempt.attempt).max().unwrap_or(0).max(last_attempt);
         let numbers: BTreeMap<&AttemptId, u32> = attempts.into_iter().zip(highest.saturating_add(1)..).collect();
@@ -96,10 +97,10 @@ impl Takeover {
         }
         seats.sort_by_key(|seat| seat.number);
         let plan = Plan {
-            shape,
+            shape: variant.shape,
             start,
-            traffic: request.shape(shape).and_then(Demand::traffic),
-            scale: Factor::ONE,
+            traffic: request.shape(variant.shape).and_then(Demand::traffic),
+            scale: variant.scale,
             objective: objective::unproven(request.objective(), start, &seats),
             seats,
             efficiency: 0.0,
@@ -139,16 +140,16 @@ impl Takeover {
     }
 }
 
-/// The bookings to go on with: those of the shape and the start (and, with traffic, the end) of which most seats are reserved, of all that
-/// the shape has. Among them the last attempt that is whole by itself, else the last ones first, as far as they go together.
+/// The bookings to go on with: those of the variant and the start (and, with traffic, the end) of which most seats are reserved, of all that
+/// its shape has. Among them the last attempt that is whole by itself, else the last ones first, as far as they go together.
 fn chosen<'a>(request: &Request, parts: &'a [Reported]) -> Vec<&'a Reported> {
-    type Same = (ShapeNumber, Time, Option<Time>);
-    let mut by_start: BTreeMap<Same, (&Demand, Vec<&Reported>)> = BTreeMap::new();
+    type Same = (Variant, Time, Option<Time>);
+    let mut by_start: BTreeMap<Same, (Cow<'_, Demand>, Vec<&Reported>)> = BTreeMap::new();
     for one in parts {
-        let demand = request.shape(one.1.shape).filter(|demand| is_sound(demand, &one.1.grants));
+        let demand = request.demand_of(one.1.variant).filter(|demand| is_sound(demand, &one.1.grants));
         if let (Some(demand), Some(start)) = (demand, start_of(one)) {
             let end = demand.traffic().and_then(|_| one.1.grants.first()).map(|grant| grant.window.end);
-            by_start.entry((one.1.shape, start, end)).or_insert_with(|| (demand, Vec::new())).1.push(one);
+            by_start.entry((one.1.variant, start, end)).or_insert_with(|| (demand, Vec::new())).1.push(one);
         }
     }
     let last_of = |some: &[&Reported]| some.iter().map(|(_, part)| part.attempt.attempt).max();
@@ -162,14 +163,14 @@ fn chosen<'a>(request: &Request, parts: &'a [Reported]) -> Vec<&'a Reported> {
         of(b).cmp(&of(a)).then_with(|| a_site.cmp(b_site))
     });
     for of_attempt in reported.chunk_by(|a, b| a.1.attempt == b.1.attempt) {
-        let chosen = going_together(demand, of_attempt);
+        let chosen = going_together(&demand, of_attempt);
         if seats_of(&chosen).len() == asked {
             return chosen;
         }
     }
-    let mut chosen = going_together(demand, &reported);
+    let mut chosen = going_together(&demand, &reported);
     // Bookings of different attempts may not add up to the totals; what is left out is replaced like a loss.
-    if seats_of(&chosen).len() == asked && !has_totals(demand, &chosen) {
+    if seats_of(&chosen).len() == asked && !has_totals(&demand, &chosen) {
         chosen.pop();
     }
     chosen
@@ -199,9 +200,9 @@ fn is_sound(demand: &Demand, grants: &[Grant]) -> bool {
         let is_asked_for = (grant.seat.0 as usize) < demand.seats();
         let begins_with_others = grant.window.start == grants[0].window.start && grant.window.is_valid();
         let ends_with_others = demand.traffic().is_none() || grant.window.end == grants[0].window.end;
-        let is_of_shape = !demand.is_of_shape() || is_as_asked(demand, grant);
+        let is_of_variant = !demand.is_of_shape() && demand.scale().is_none() || is_as_asked(demand, grant);
         is_asked_for
-            && is_of_shape
+            && is_of_variant
             && begins_with_others
             && ends_with_others
             && grant.agreed.is_bounded()
@@ -209,7 +210,7 @@ fn is_sound(demand: &Demand, grants: &[Grant]) -> bool {
     })
 }
 
-/// Whether a seat is what this shape asks for, and not another one, as far as that can be seen from here.
+/// Whether a seat is what this variant asks for, and not another one, as far as that can be seen from here.
 fn is_as_asked(demand: &Demand, grant: &Grant) -> bool {
     let is_as_long = match demand.length() {
         Length::Duration(duration) => grant.window.duration() == duration,

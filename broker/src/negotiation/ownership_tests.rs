@@ -26,7 +26,7 @@ fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
     let old = AttemptId { entry_point: site("gone"), request: record.id.clone(), attempt: 1 };
     let grants = vec![crate::protocol::Grant::from(&plan.seats[0])];
     let participants = vec![site("a"), site("b")];
-    let part = FoundBooking { attempt: old.clone(), shape: Default::default(), grants, participants, statement };
+    let part = FoundBooking { attempt: old.clone(), variant: Default::default(), grants, participants, statement };
     let taken = record.clone().take_over(&heard(&[(site("a"), part)])).unwrap();
     assert_eq!(record.take_over(&LookupAnswers::default()), Err(TakeOverError::Nothing));
 
@@ -203,7 +203,7 @@ fn told_seat(
     let statement = std::sync::Arc::new(record.authorization.unwrap().request);
     let amounts = Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))]);
     let part = FoundBooking {
-        shape: Default::default(),
+        variant: Default::default(),
         attempt: AttemptId { entry_point: site(entry_point), request: record.id, attempt },
         grants: vec![Grant {
             seat: SeatNumber(seat),

@@ -79,7 +79,7 @@ impl Negotiation {
         if changed.is_empty() {
             return Ok(None);
         }
-        let demand = self.record.request.shape(plan.shape).ok_or("a place for a shape that was not asked for")?;
+        let demand = self.record.request.demand_of(plan.variant()).ok_or("a place for what was not asked for")?;
         let needs = demand.host_needs();
         let is_named = needs.demand().candidates().is_some();
         let mut seats = plan.seats.clone();

@@ -221,13 +221,13 @@ impl Reservation {
         repair: Repair,
     ) -> Option<Problem> {
         let shape = self.plan.shape;
-        let demand = request.shape(shape)?;
+        let demand = request.demand_of(self.plan.variant())?;
         let host_of = |seat: &Seat| (seat.site.clone(), seat.host().clone());
         if repair == Repair::Move {
             let avoid = self.lost.keys().filter_map(|number| self.plan.seat(*number)).map(host_of).collect();
             let budget = self.budget_left(request, knows_all);
-            let problem =
-                Problem::of(request, (earliest, latest)).narrowed(shape, demand.clone(), demand.numbers().collect());
+            let (numbers, demand) = (demand.numbers().collect(), demand.into_owned());
+            let problem = Problem::of(request, (earliest, latest)).narrowed(shape, demand, numbers);
             return Some(Problem { avoid, budget, ..problem });
         }
         // The lost hosts as well as those that are kept.

@@ -426,7 +426,8 @@ impl Search {
             hosts.into_iter().zip(schedules.iter().map(Cow::as_ref)).map(candidate).collect();
         let is_known = chosen.len() == plan.seats.len();
         let (_, demand) = self.problem.shapes.iter().find(|(shape, _)| *shape == plan.shape && is_known)?;
-        phases::efficiency_on(&self.job(demand, None, plan.start), &chosen, plan.start)
+        let demand = demand.scaled(plan.scale)?;
+        phases::efficiency_on(&self.job(&demand, None, plan.start), &chosen, plan.start)
     }
 
     /// These hosts give no plan: searches beyond the known hosts, then among twice as many, until there are no more.

@@ -1,19 +1,10 @@
 //! Requests with shapes at their coordinator: one is chosen, its sites hear which, and all that follows is of that one.
 
 use super::{
-    tests::{Run, at, confirmed, held, record, site, told, version},
+    tests::{Run, at, booked, confirmed, held, record, site, taken, told},
     *,
 };
-use crate::{
-    amount::Amount,
-    ids::{HostId, SeatNumber, ShapeNumber},
-    protocol::{FoundBooking, HoldRequest, HostState, Refusal, RefusalReason, SiteAnswer, SiteRequest},
-    request::Request,
-    resources::{Amounts, ResourceName},
-    schedule::Schedule,
-    time::{Time, Window},
-    trust,
-};
+use crate::{ids::ShapeNumber, protocol::FoundBooking, request::Request, time::Time, trust, variant::Variant};
 
 /// Two hosts for a minute, or three for 40 s, whichever is over first; hours away. A site has one host, with 1,000.
 fn asked(more: &str) -> RequestRecord {
@@ -26,21 +17,12 @@ fn asked(more: &str) -> RequestRecord {
     RequestRecord::arrived(id, "ada".to_owned(), request, authorization, 0, (Time(30_000), Time(40_000)))
 }
 
-impl Run {
-    /// The holds that are asked for now: the site, the shape, and how long the seats last.
-    fn holds(&self) -> Vec<(String, u32, u64)> {
-        let hold = |output: &Output| match output {
-            Output::Ask { site, request: SiteRequest::Hold(HoldRequest { shape, grants, .. }), .. } => {
-                Some((site.to_string(), shape.0, grants[0].window.duration().0))
-            }
-            _ => None,
-        };
-        self.outputs.iter().filter_map(hold).collect()
-    }
+fn of(shape: u32) -> Variant {
+    Variant { shape: ShapeNumber(shape), ..Variant::default() }
 }
 
-fn expected(sites: &[&str], shape: u32, seconds: u64) -> Vec<(String, u32, u64)> {
-    sites.iter().map(|name| ((*name).to_owned(), shape, seconds)).collect()
+fn expected(sites: &[&str], shape: u32, seconds: u64) -> Vec<(String, Variant, u64)> {
+    sites.iter().map(|name| ((*name).to_owned(), of(shape), seconds)).collect()
 }
 
 #[test]
@@ -65,15 +47,9 @@ fn the_best_shape_that_the_hosts_allow_is_asked_for() {
 fn after_a_refusal_another_shape_may_be_the_best() {
     let mut run = Run::new(asked(""), false);
     run.find(&["a", "b", "c"]);
-    let cpu = ResourceName::new("cpu").unwrap();
-    let mut schedule = Schedule::default();
-    schedule.add(Window { start: Time(0), end: Time(90_000) }, &Amounts::from([(cpu.clone(), Amount(900))]));
-    let host = HostId::new("h").unwrap();
-    let reason = RefusalReason::NotEnough { host: host.clone(), resource: cpu, asked: Amount(700), free: Amount(100) };
-    let hosts = vec![HostState { host, schedule, held: Vec::new() }];
     run.answer("a", Purpose::Hold, held(7));
     run.answer("b", Purpose::Hold, held(7));
-    run.answer("c", Purpose::Hold, SiteAnswer::Refused(Refusal { reason, version: version(1), hosts }));
+    run.answer("c", Purpose::Hold, taken(900, 700));
     assert!(run.wanted().iter().any(|what| what.starts_with("find")), "{:?}", run.wanted());
     run.find(&["a", "b", "c"]);
     assert_eq!(run.holds(), expected(&["a", "b"], 0, 60), "what c has refused it still does not have");
@@ -110,19 +86,6 @@ fn reserved(more: &str) -> Run {
     run
 }
 
-fn booked(seat: Option<u32>) -> SiteAnswer {
-    SiteAnswer::Booked {
-        seats: seat.map(SeatNumber).into_iter().collect(),
-        places: Vec::new(),
-        is_settled: seat.is_some(),
-        before: None,
-        others: Vec::new(),
-        charged: Default::default(),
-        version: version(1),
-        receipt: None,
-    }
-}
-
 #[test]
 fn what_is_lost_is_replaced_as_of_the_shape_that_is_reserved() {
     for (more, others, expected) in [
@@ -131,16 +94,8 @@ fn what_is_lost_is_replaced_as_of_the_shape_that_is_reserved() {
         (r#","move_on_loss":true"#, &[][..], Vec::new()),
     ] {
         let mut run = reserved(more);
-        let due = run.wake();
-        run.inspected(due, "a", Ok(booked(Some(0))));
-        run.inspected(due, "b", Ok(booked(Some(1))));
-        run.inspected(due, "c", Ok(booked(None)));
-        assert_eq!(run.lost(), 1);
-        let sites = [&["a", "b", "c"][..], others].concat();
-        run.find_at(due, &sites);
-        if run.outputs.iter().any(|output| matches!(output, Output::Find { .. })) {
-            run.find_at(due, &sites);
-        }
+        let seats = [("a", Some(0)), ("b", Some(1)), ("c", None)];
+        run.loses(&seats, &[&["a", "b", "c"][..], others].concat());
         assert_eq!(run.holds(), expected);
         if expected.is_empty() {
             continue;
@@ -153,19 +108,19 @@ fn what_is_lost_is_replaced_as_of_the_shape_that_is_reserved() {
 
 #[test]
 fn a_node_that_takes_over_goes_on_with_the_shape_that_sites_have() {
-    let told = |from, attempt, shape, seat| told(asked(""), from, attempt, shape, seat);
-    let taken = |parts: &[(SiteId, FoundBooking)]| {
+    let told = |from, attempt, (shape, seconds), seat| told(asked(""), from, attempt, (of(shape), seconds), seat);
+    let taken_over = |parts: &[(SiteId, FoundBooking)]| {
         let heard = LookupAnswers { parts: parts.to_vec(), ..LookupAnswers::default() };
         let record = asked("").take_over(&heard)?;
         let reservation = record.reservation.unwrap();
         let missing = reservation.missing_seats(&record.request).len();
         Ok::<_, TakeOverError>((reservation.plan.shape.0, reservation.plan.seats.len(), missing))
     };
-    assert_eq!(taken(&[told("a", 2, (1, 40), 0), told("b", 2, (1, 40), 1)]), Ok((1, 2, 1)), "c is silent");
-    assert_eq!(taken(&[told("a", 2, (0, 60), 0), told("b", 2, (0, 60), 1)]), Ok((0, 2, 0)));
+    assert_eq!(taken_over(&[told("a", 2, (1, 40), 0), told("b", 2, (1, 40), 1)]), Ok((1, 2, 1)), "c is silent");
+    assert_eq!(taken_over(&[told("a", 2, (0, 60), 0), told("b", 2, (0, 60), 1)]), Ok((0, 2, 0)));
     // An earlier attempt for the other shape has left something behind; one of two is less than two of three.
     let both = [told("c", 3, (0, 60), 0), told("a", 2, (1, 40), 0), told("b", 2, (1, 40), 1)];
-    assert_eq!(taken(&both), Ok((1, 2, 1)));
+    assert_eq!(taken_over(&both), Ok((1, 2, 1)));
     // A site that lies: seats as long as those of the other shape, beyond its last seat, of none, and with too little.
     let honest = [told("a", 2, (1, 40), 0), told("b", 2, (1, 40), 1)];
     let mut little = told("c", 9, (1, 40), 2);
@@ -173,14 +128,14 @@ fn a_node_that_takes_over_goes_on_with_the_shape_that_sites_have() {
     for lie in
         [told("c", 9, (1, 60), 2), told("c", 9, (0, 40), 0), told("c", 9, (0, 60), 2), told("c", 9, (2, 40), 2), little]
     {
-        assert_eq!(taken(&[std::slice::from_ref(&lie), &honest[..]].concat()), Ok((1, 2, 1)), "{lie:?}");
-        assert_eq!(taken(&[lie]), Err(TakeOverError::Nothing));
+        assert_eq!(taken_over(&[std::slice::from_ref(&lie), &honest[..]].concat()), Ok((1, 2, 1)), "{lie:?}");
+        assert_eq!(taken_over(&[lie]), Err(TakeOverError::Nothing));
     }
 }
 
 #[test]
 fn what_was_taken_over_is_made_whole_as_of_its_shape() {
-    let parts = [("a", 0), ("b", 1)].map(|(from, seat)| told(asked(""), from, 2, (1, 40), seat)).to_vec();
+    let parts = [("a", 0), ("b", 1)].map(|(from, seat)| told(asked(""), from, 2, (of(1), 40), seat)).to_vec();
     let heard = LookupAnswers { parts, ..LookupAnswers::default() };
     let mut run = Run::new(asked("").take_over(&heard).unwrap(), true);
     run.negotiation.handle(at(1), Event::Check, &mut ());
@@ -190,7 +145,10 @@ fn what_was_taken_over_is_made_whole_as_of_its_shape() {
     assert_eq!(run.lost(), 1, "{:?}", run.wanted());
     run.find(&["a", "b", "c", "d"]);
     let holds = run.holds();
-    assert!(holds.len() == 1 && ["c", "d"].contains(&&*holds[0].0) && (holds[0].1, holds[0].2) == (1, 40), "{holds:?}");
+    assert!(
+        holds.len() == 1 && ["c", "d"].contains(&&*holds[0].0) && (holds[0].1, holds[0].2) == (of(1), 40),
+        "{holds:?}"
+    );
     let name = holds[0].0.clone();
     run.answer(&name, Purpose::Hold, held(7));
     run.answer(&name, Purpose::Confirm, confirmed(7));

@@ -8,16 +8,18 @@ use crate::{
     amount::Amount,
     cost::Cost,
     host::Host,
-    ids::{HostId, RequestId, SeatNumber, ShapeNumber},
+    ids::{HostId, RequestId, SeatNumber},
     plan::{CutCounts, Place, Reason},
     protocol::{
-        AttemptStatus, FoundBooking, Grant, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest,
+        AttemptStatus, FoundBooking, Grant, HoldRequest, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer,
+        SiteRequest,
     },
     request::Request,
     resources::{Amounts, ResourceName},
     schedule::Schedule,
     time::{Time, Window},
     trust,
+    variant::Variant,
 };
 
 const CAPACITY: u64 = 1_000;
@@ -41,12 +43,12 @@ pub(super) fn record() -> RequestRecord {
     RequestRecord::arrived(id, "ada".to_owned(), request, authorization, 0, (Time(5_000), Time(9_000)))
 }
 
-/// A site reports a seat of an attempt that another site has begun: its shape, how long it lasts, and its number.
+/// A site reports a seat of an attempt that another site has begun: its variant, how long it lasts, and its number.
 pub(super) fn told(
     record: RequestRecord,
     from: &str,
     attempt: u32,
-    (shape, seconds): (u32, i64),
+    (variant, seconds): (Variant, i64),
     seat: u32,
 ) -> (SiteId, FoundBooking) {
     let statement = std::sync::Arc::new(record.authorization.unwrap().request);
@@ -59,7 +61,7 @@ pub(super) fn told(
     };
     let part = FoundBooking {
         attempt: AttemptId { entry_point: site("gone"), request: record.id, attempt },
-        shape: ShapeNumber(shape),
+        variant,
         grants: vec![grant],
         participants: vec![site("a"), site("b"), site("c")],
         statement,
@@ -103,6 +105,30 @@ impl Run {
         run.answer("a", Purpose::Confirm, confirmed(7));
         run.answer("b", Purpose::Confirm, confirmed(8));
         run
+    }
+
+    /// The holds that are asked for now: the site, the variant, and how long the seats last.
+    pub(super) fn holds(&self) -> Vec<(String, Variant, u64)> {
+        let hold = |output: &Output| match output {
+            Output::Ask { site, request: SiteRequest::Hold(HoldRequest { variant, grants, .. }), .. } => {
+                Some((site.to_string(), *variant, grants[0].window.duration().0))
+            }
+            _ => None,
+        };
+        self.outputs.iter().filter_map(hold).collect()
+    }
+
+    /// The reservation is looked at: these sites have the seats with these numbers, one of them none; then hosts of `found` are there.
+    pub(super) fn loses(&mut self, seats: &[(&str, Option<u32>)], found: &[&str]) {
+        let due = self.wake();
+        for (from, seat) in seats {
+            self.inspected(due, from, Ok(booked(*seat)));
+        }
+        assert_eq!(self.lost(), 1);
+        self.find_at(due, found);
+        if self.outputs.iter().any(|output| matches!(output, Output::Find { .. })) {
+            self.find_at(due, found);
+        }
     }
 
     pub(super) fn drain(&mut self) {
@@ -208,6 +234,31 @@ impl Run {
         };
         self.outputs.iter().map(short).collect()
     }
+}
+
+/// A site says what it has booked for whoever watches over a reservation: this seat, or none.
+pub(super) fn booked(seat: Option<u32>) -> SiteAnswer {
+    SiteAnswer::Booked {
+        seats: seat.map(SeatNumber).into_iter().collect(),
+        places: Vec::new(),
+        is_settled: seat.is_some(),
+        before: None,
+        others: Vec::new(),
+        charged: Default::default(),
+        version: version(1),
+        receipt: None,
+    }
+}
+
+/// A site refuses to hold: of its host so much is taken for good.
+pub(super) fn taken(amount: u64, asked: u64) -> SiteAnswer {
+    let cpu = ResourceName::new("cpu").unwrap();
+    let mut schedule = Schedule::default();
+    schedule.add(Window { start: Time(0), end: Time(90_000) }, &Amounts::from([(cpu.clone(), Amount(amount))]));
+    let (host, free) = (HostId::new("h").unwrap(), Amount(CAPACITY - amount));
+    let reason = RefusalReason::NotEnough { host: host.clone(), resource: cpu, asked: Amount(asked), free };
+    let hosts = vec![HostState { host, schedule, held: Vec::new() }];
+    SiteAnswer::Refused(Refusal { reason, version: version(1), hosts })
 }
 
 pub(super) fn confirmed(incarnation: u64) -> SiteAnswer {

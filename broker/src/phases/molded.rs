@@ -1,16 +1,20 @@
 //! A moldable request: the factor at which its objective is best, by branch and bound over ranges of factors.
 //!
 //! The amounts of a range's low end for the lengths of its high end ask for no more than any factor of the range, so what is best for them
-//! bounds all of it, and what serves them often serves an end of the range too. Source: `formats.md`, version 2 (`scale`). Invariant: the
-//! plan is one of the factor that it names; of equally good factors the one nearest to 1000, as far as the limit of work lets it look.
+//! bounds all of it, and what serves them often serves a factor of the range too. What is found bounds where the next ranges are looked
+//! at. Source: `formats.md`, version 2 (`scale`). Invariant: the plan is one of the factor that it names; of equally good factors the one
+//! nearest to 1000, as far as the limit of work lets it look.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{Candidate, Job, Limits, Phase, PhaseObserver, find, plan_on, plan_within, rejected};
 use crate::{
-    demand::Demand,
+    cost::Cost,
+    demand::{Demand, Length},
     plan::{Plan, PlanOutcome, Reason, Rejection},
+    request::ObjectiveKind,
     scale::Factor,
+    time::Time,
 };
 
 /// Most ranges that are planned.
@@ -56,36 +60,24 @@ pub(super) fn plan<O: PhaseObserver>(
     let nodes = limits.feasibility_nodes_in_all / NODES_PART;
     let coarse = Limits { l2: 0, enumeration_nodes: 0, bound_boxes: 0, escalations: 0, ..*limits };
     let coarse = Limits { feasibility_nodes_in_all: nodes, ..coarse };
+    let all = scale.range().into_inner();
+    observer.enter(Phase::Find);
+    // Who serves no factor at all is looked at once.
+    let serving = match find::eligible(&job.demand.relaxed(all), candidates) {
+        Ok(serving) => serving.into_iter().map(|at| candidates[at]).collect::<Vec<_>>(),
+        Err(reason) => return rejected(reason, true),
+    };
     let open = BinaryHeap::new();
-    let mut search = Search { job, candidates, limits: coarse, seed, best: None, open, unproven: None };
-    let (low, high) = scale.range().into_inner();
-    if let Some(rejection) = search.look((low, high), i64::MIN, observer) {
+    let mut search = Search { job, candidates: &serving, limits: coarse, seed, best: None, open, unproven: None };
+    if let Some(rejection) = search.look(all, i64::MIN, observer) {
         return PlanOutcome::Rejected(rejection);
     }
     search.run(observer);
     // What the best factor has beside its value, or why even the plainest has nothing.
     let factor = search.best.as_ref().map_or(scale.plain(), |(_, plan)| plan.scale);
     let demand = job.demand.at_factor(factor);
-    let last = plan_eligible(&Job { demand: &demand, ..*job }, candidates, limits, seed, observer);
+    let last = plan_within(&Job { demand: &demand, ..*job }, &serving, limits, seed, observer);
     search.answer(last)
-}
-
-/// [`plan_within`] on those of the candidates that could serve the job.
-fn plan_eligible(
-    job: &Job<'_>,
-    candidates: &[Candidate<'_>],
-    limits: &Limits,
-    seed: u64,
-    observer: &mut impl PhaseObserver,
-) -> PlanOutcome {
-    observer.enter(Phase::Find);
-    match find::eligible(job.demand, candidates) {
-        Ok(eligible) => {
-            let eligible: Vec<Candidate<'_>> = eligible.into_iter().map(|at| candidates[at]).collect();
-            plan_within(job, &eligible, limits, seed, observer)
-        }
-        Err(reason) => rejected(reason, true),
-    }
 }
 
 impl Search<'_, '_> {
@@ -103,12 +95,47 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Plans what a range needs at least; `bound` is known of all of it. Says why, when there is nothing in it.
+    /// Of a range what may be as good as the best so far, where lengths alone say that; none when nothing is.
+    fn cut(&self, (low, high): Range) -> Option<Range> {
+        let longest = match (self.best.as_ref(), self.job.objective) {
+            (Some(((value, _), _)), ObjectiveKind::Runtime) => value.unsigned_abs(),
+            (Some(((value, _), _)), ObjectiveKind::HostTime) => value.unsigned_abs() / self.job.demand.seats() as u64,
+            _ => return Some((low, high)),
+        };
+        let Length::Duration(length) = self.job.demand.length() else { return Some((low, high)) };
+        // As rounding up takes it: so short, and no shorter, is a seat of this factor.
+        let least = length.0.saturating_mul(1000).div_ceil(longest.max(1));
+        let low = low.max(Factor::of_thousandths(u32::try_from(least).unwrap_or(u32::MAX)));
+        (low <= high).then_some((low, high))
+    }
+
+    /// The job of a range, as far as it may be as good as the best so far.
+    fn job_within<'j>(&self, demand: &'j Demand) -> Job<'j>
+    where
+        Self: 'j,
+    {
+        let job = Job { demand, ..*self.job };
+        let Some(((value, _), _)) = self.best else { return job };
+        match job.objective {
+            ObjectiveKind::Start => Job { latest: job.latest.min(Time(value)), ..job },
+            ObjectiveKind::Finish => {
+                Job { deadline: Some(job.deadline.map_or(Time(value), |deadline| deadline.min(Time(value)))), ..job }
+            }
+            ObjectiveKind::Cost => {
+                let most = Cost(value.unsigned_abs());
+                Job { budget: Some(job.budget.map_or(most, |budget| budget.min(most))), ..job }
+            }
+            ObjectiveKind::Runtime | ObjectiveKind::HostTime => job,
+        }
+    }
+
+    /// Plans what a range needs at least; `bound` is known of all of it. Says why, when there is nothing in it that is as good as the best.
     fn look(&mut self, range: Range, bound: i64, observer: &mut impl PhaseObserver) -> Option<Rejection> {
+        let range = self.cut(range)?;
         let is_single = range.0 == range.1;
         let demand = self.job.demand.relaxed(range);
-        let job = Job { demand: &demand, ..*self.job };
-        let bound = match plan_eligible(&job, self.candidates, &self.limits, self.seed, observer) {
+        let job = self.job_within(&demand);
+        let bound = match plan_within(&job, self.candidates, &self.limits, self.seed, observer) {
             PlanOutcome::Rejected(rejection) if rejection.start_proven => return Some(rejection),
             PlanOutcome::Rejected(_) => bound,
             PlanOutcome::Allocated(plan) => {
@@ -125,22 +152,44 @@ impl Search<'_, '_> {
         None
     }
 
-    /// Whether the hosts and the start of a plan for a range serve single factors of it.
+    /// Which single factors of a range the hosts and the start of a plan for it serve.
     fn try_ends(&mut self, (low, high): Range, plan: &Plan) {
         let is_of = |candidate: &&Candidate<'_>| {
             plan.seats.iter().any(|seat| seat.site == *candidate.site && *seat.host() == candidate.host.id)
         };
         let chosen: Vec<Candidate<'_>> = self.candidates.iter().filter(is_of).copied().collect();
-        let mut factors = vec![Factor::ONE.clamp(low, high), low, high];
+        let plain = Factor::ONE.clamp(low, high);
+        let mut factors = vec![plain, low, high];
         factors.dedup();
-        for factor in factors {
-            let demand: Demand = self.job.demand.at_factor(factor);
-            let Some(plan) = plan_on(&Job { demand: &demand, ..*self.job }, &chosen, plan.start) else { continue };
-            let rank = (plan.objective.value, distance((factor, factor)));
-            if self.best.as_ref().is_none_or(|(best, _)| rank < *best) {
-                self.best = Some((rank, plan));
+        factors.retain(|factor| self.try_factor(*factor, &chosen, plan.start));
+        let wanted = match self.job.objective {
+            ObjectiveKind::Start | ObjectiveKind::Cost => plain,
+            // The sooner they are over the better.
+            ObjectiveKind::Finish | ObjectiveKind::Runtime | ObjectiveKind::HostTime => high,
+        };
+        let mut wanted = wanted.thousandths();
+        let nearest = factors.into_iter().map(Factor::thousandths).min_by_key(|factor| factor.abs_diff(wanted));
+        let Some(mut serving) = nearest else { return };
+        // Nearer and nearer to what is wanted, as long as that does not serve.
+        while serving.abs_diff(wanted) > 1 {
+            let middle = serving.midpoint(wanted);
+            if self.try_factor(Factor::of_thousandths(middle), &chosen, plan.start) {
+                serving = middle;
+            } else {
+                wanted = middle;
             }
         }
+    }
+
+    /// Whether these hosts serve a factor at this start.
+    fn try_factor(&mut self, factor: Factor, chosen: &[Candidate<'_>], start: Time) -> bool {
+        let demand = self.job.demand.at_factor(factor);
+        let Some(plan) = plan_on(&Job { demand: &demand, ..*self.job }, chosen, start) else { return false };
+        let rank = (plan.objective.value, distance((factor, factor)));
+        if self.best.as_ref().is_none_or(|(best, _)| rank < *best) {
+            self.best = Some((rank, plan));
+        }
+        true
     }
 
     /// The plan found, or the one that was made of its factor, whichever is better, with what is proven over all factors.

@@ -53,6 +53,8 @@ rules! {
     Deadline = "deadline",
     /// Of one of the shapes that the user gave, and of no two.
     Shape = "shape",
+    /// At one of the factors that the user allows, and at no two.
+    Scale = "scale",
     /// As long as the user asked for, on a host of this speed.
     Duration = "duration",
     /// At least as much on each host as the user asked for.

@@ -95,7 +95,7 @@ pub struct Permit {
     pub name: String,
     /// The credential's limits, else the owner's.
     pub limits: Limits,
-    /// What the user has signed; of a hold, as if its shape was all that the user had given.
+    /// What the user has signed; of a hold, as if its variant was all that the user had allowed.
     pub statement: Arc<RequestStatement>,
 }
 
@@ -187,7 +187,9 @@ impl Gate {
     ) -> Result<Permit, Denial> {
         let Authorization { request, user, entry_point } = &*hold.authorization;
         let mut permit = self.check_submission(now, from, request, user.as_ref())?;
-        permit.statement = permit.statement.of_shape(hold.shape)?;
+        if !hold.variant.is_plain() || !permit.statement.is_plain() {
+            permit.statement = Arc::new(permit.statement.of_variant(hold.variant)?);
+        }
         let statement = &permit.statement;
         if hold.attempt.entry_point != statement.entry_point {
             return Err(Denial::new(Rule::EntryPoint, "the attempt is another entry point's"));

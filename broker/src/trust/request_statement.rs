@@ -1,14 +1,13 @@
 //! What a user signs so that a node coordinates a request: the request itself and the one entry point that may do so.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Chain, Denial, Labels, Rule, SignedText, Statement};
 use crate::{
-    ids::{RequestId, ShapeNumber, SiteId},
+    ids::{RequestId, SiteId},
     request::Request,
     time::Time,
+    variant::Variant,
 };
 
 /// A user's signed request. It names its entry point, so that no other node can use it.
@@ -38,16 +37,28 @@ impl RequestStatement {
     /// The term of a request that is submitted.
     pub const FIRST_TERM: u64 = 1;
 
-    /// The statement as if its request had this shape only; an error when there is no such shape.
-    pub(crate) fn of_shape(self: &Arc<RequestStatement>, shape: ShapeNumber) -> Result<Arc<RequestStatement>, Denial> {
-        if shape.is_first() && !self.request.has_shapes() {
-            return Ok(self.clone());
-        }
-        let request = self.request.of_shape(shape).ok_or_else(|| {
-            let given = self.request.shapes().count();
-            Denial::new(Rule::Shape, format!("shape {shape} (from 0), the user gave {given}"))
+    /// The statement as if its request allowed this variant only.
+    ///
+    /// # Errors
+    /// [`Rule::Shape`] or [`Rule::Scale`] when it does not allow that.
+    pub(crate) fn of_variant(&self, variant: Variant) -> Result<RequestStatement, Denial> {
+        let Variant { shape, scale } = variant;
+        let request = self.request.of_variant(variant).ok_or_else(|| match self.request.shape(shape) {
+            None => {
+                let given = self.request.shapes().count();
+                Denial::new(Rule::Shape, format!("shape {shape} (from 0), the user gave {given}"))
+            }
+            Some(demand) => {
+                let allowed = demand.scale().map_or_else(|| "none".to_owned(), |scale| scale.to_string());
+                Denial::new(Rule::Scale, format!("factor {scale}, the user allows {allowed}"))
+            }
         })?;
-        Ok(Arc::new(RequestStatement { request, ..(**self).clone() }))
+        Ok(RequestStatement { request, ..self.clone() })
+    }
+
+    /// Whether its request allows one variant only, the plain one.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.request.has_shapes() && !self.request.demand().is_to_be_scaled()
     }
 
     /// Orders what a user has signed of one request: by the term. A user who signs at two ends of a cut may sign an equal one for two

@@ -91,7 +91,7 @@ fn authorization() -> Arc<Authorization> {
 
 fn requests() -> Vec<WireRequest> {
     let hold = HoldRequest {
-        shape: Default::default(),
+        variant: Default::default(),
         attempt: attempt(),
         grants: grants(),
         participants: vec![site_id()],
@@ -179,7 +179,7 @@ fn answers() -> Vec<WireAnswer> {
         },
         SiteAnswer::Found {
             parts: vec![FoundBooking {
-                shape: Default::default(),
+                variant: Default::default(),
                 attempt: attempt.clone(),
                 grants: grants.clone(),
                 participants: vec![site_id()],

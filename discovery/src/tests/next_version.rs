@@ -159,7 +159,7 @@ impl Site {
         let request = r#"{"hosts":1,"duration":3600,"per_host":{"cpu":1000}}"#;
         let request: Request = serde_json::from_str(request).unwrap();
         HoldRequest {
-            shape: Default::default(),
+            variant: Default::default(),
             attempt: AttemptId { entry_point: self.id().clone(), request: id.clone(), attempt: 1 },
             grants: vec![Grant {
                 seat: SeatNumber(0),

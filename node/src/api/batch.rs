@@ -57,18 +57,18 @@ pub struct BatchQuestion {
     /// The requests; they take each other into account.
     #[schema(value_type = Vec<schema::Request>, min_items = 1, max_items = 1000)]
     pub requests: Vec<RequestDocument>,
-    /// `in-order` or `slices:K`.
-    #[schema(default = "slices:1", pattern = "^(in-order|slices:[1-9][0-9]{0,17})$")]
+    /// `in-order`, `slices:K`, or `colocate:` with `set`, `partition` or `best`.
+    #[schema(default = "slices:1", pattern = "^(in-order|slices:[1-9][0-9]{0,17}|colocate:(set|partition|best))$")]
     #[serde(default = "one_slice")]
     pub policy: String,
     /// Whose turn is first.
     #[schema(value_type = schema::BatchOrder)]
     #[serde(default)]
     pub order: Order,
-    /// What is least for all together.
-    #[schema(value_type = schema::BatchObjectiveKind)]
-    #[serde(default)]
-    pub objective: BatchObjective,
+    /// What is least for all together; without it, what the policy looks at, or the sum of the ends.
+    #[schema(value_type = Option<schema::BatchObjectiveKind>, nullable = false)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective: Option<BatchObjective>,
     /// All plans together cost at most this, in thousandths of a credit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<u64>,
@@ -107,7 +107,7 @@ impl How {
         let alternatives = |count| in_range("alternatives", count, 1..=ALTERNATIVES_MAX);
         let given = Given {
             order: Some(question.order),
-            objective: Some(question.objective),
+            objective: question.objective,
             budget: question.budget,
             alternatives: question.alternatives.map(alternatives).transpose()?,
             overlap: question.overlap,
@@ -214,16 +214,16 @@ fn asked((number, request): (usize, &Request)) -> Result<Asked, Problem> {
 
 /// Hosts that could serve the requests, for those that ask for the same together, `multiplier` for each seat.
 async fn find_hosts(state: &ApiState, requests: &[&Request], multiplier: usize, now: Time) -> Vec<SnapshotHost> {
-    let mut kinds: Vec<(&Demand, usize)> = Vec::new();
+    let mut kinds: Vec<(Demand, usize)> = Vec::new();
     for request in requests {
-        let demand = request.demand();
+        let demand = request.widest();
         match kinds.iter_mut().find(|(known, _)| *known == demand) {
             Some((_, seats)) => *seats += demand.seats(),
-            None => kinds.push((demand, demand.seats())),
+            None => kinds.push((demand, request.demand().seats())),
         }
     }
     let wanted =
-        |(demand, seats): &(&Demand, usize)| demand.candidates().map_or(seats.saturating_mul(multiplier), <[_]>::len);
+        |(demand, seats): &(Demand, usize)| demand.candidates().map_or(seats.saturating_mul(multiplier), <[_]>::len);
     kinds.sort_by_key(wanted);
     let started = Instant::now();
     let mut hosts: BTreeMap<(SiteId, HostId), SnapshotHost> = BTreeMap::new();
@@ -233,7 +233,7 @@ async fn find_hosts(state: &ApiState, requests: &[&Request], multiplier: usize, 
         }
         let part = part_of(HOSTS_MAX - hosts.len(), left);
         let count = wanted(kind).min(part);
-        let demand = kind.0;
+        let demand = &kind.0;
         let counts = (count, count.min(demand.seats()));
         let age_max = driver::MAX_SCHEDULE_AGE;
         let found = driver::find(&state.discovery, demand, counts, rand::random(), BTreeSet::new(), age_max).await;

@@ -37,16 +37,16 @@ pub struct RunsEvery {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunQuestion {
-    /// `in-order` or `slices:K`; else that of the configuration.
-    #[schema(pattern = "^(in-order|slices:[1-9][0-9]{0,17})$")]
+    /// `in-order`, `slices:K`, or `colocate:` with `set`, `partition` or `best`; else that of the configuration.
+    #[schema(pattern = "^(in-order|slices:[1-9][0-9]{0,17}|colocate:(set|partition|best))$")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
     /// Whose turn is first.
     #[schema(value_type = schema::BatchOrder)]
     #[serde(default)]
     pub order: Order,
-    /// What is least for all together.
-    #[schema(value_type = schema::BatchObjectiveKind)]
-    #[serde(default)]
-    pub objective: BatchObjective,
+    /// What is least for all together; without it, what the policy looks at, or the sum of the ends.
+    #[schema(value_type = Option<schema::BatchObjectiveKind>, nullable = false)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective: Option<BatchObjective>,
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::request_view::{Family, ReasonView, RequestState, reason_of, state_of};
-use crate::text::words::{reason_text, shape_text, utc_text};
+use crate::text::words::{reason_text, utc_text, variant_text};
 
 /// Answer of `GET /v1/requests/{id}/explain`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -21,9 +21,9 @@ pub struct Explanation {
     pub user: String,
     pub state: RequestState,
     pub reason: Option<ReasonView>,
-    /// Which of its shapes was chosen, in words.
+    /// Which of its shapes and factors was chosen, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shape: Option<String>,
+    pub variant: Option<String>,
     /// What the prices and the budget have to do with it, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<String>,
@@ -77,7 +77,7 @@ pub fn explain(family: &Family, now_ms: u64, name_of: impl Fn(&SiteId) -> String
         user: record.user.clone(),
         state: state_of(snapshot, parts, now_ms),
         reason: reason_of(&snapshot.stage, &name_of),
-        shape: snapshot.stage.plan().and_then(|plan| shape_text(&record.request, plan.shape)),
+        variant: snapshot.stage.plan().and_then(|plan| variant_text(&record.request, plan.variant())),
         price: snapshot.stage.plan().and_then(|plan| price_text(plan, record.request.budget())),
         rounds: record.history.rounds.iter().map(round_view).collect(),
         attempts: record.history.attempts.iter().map(|one| attempt_view(one, &name_of)).collect(),

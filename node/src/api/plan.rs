@@ -15,8 +15,10 @@ use broker::{
     plan::{ObjectiveValue, PlanOutcome},
     request::Request,
     resources::Amounts,
+    scale::Factor,
     strategy::plan_best,
     time::Time,
+    variant::Variant,
     view::Schedules,
 };
 use serde::{Deserialize, Serialize};
@@ -64,6 +66,10 @@ pub struct AllocatedPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, nullable = false)]
     pub shape: Option<ShapeNumber>,
+    /// The factor by which it is scaled, in thousandths, where the request is moldable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>, nullable = false)]
+    pub scale: Option<Factor>,
     pub start: Time,
     pub end: Time,
     #[schema(value_type = schema::ObjectiveValue)]
@@ -82,6 +88,13 @@ pub struct AllocatedPlan {
     pub phases_us: BTreeMap<String, f64>,
     /// Of every site whose hosts were looked at, taken or not; none here in a batch, which has them once.
     pub schedules: Vec<UsedSchedule>,
+}
+
+impl AllocatedPlan {
+    /// Which of all that the request allows it is.
+    pub fn variant(&self) -> Variant {
+        Variant { shape: self.shape.unwrap_or_default(), scale: self.scale.unwrap_or_default() }
+    }
 }
 
 /// No placement.
@@ -216,6 +229,7 @@ pub fn live_plan(
             outcome: Allocated::Allocated,
             id,
             shape: Some(plan.shape).filter(|_| request.has_shapes()),
+            scale: request.demand().scale().map(|_| plan.scale),
             start: plan.start,
             end: plan.end(),
             objective: plan.objective,

@@ -9,7 +9,9 @@ use broker::{
     plan::{ObjectiveValue, Plan, Reason, Seat},
     request::Request,
     resources::Amounts,
+    scale::Factor,
     time::Time,
+    variant::Variant,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -161,6 +163,10 @@ pub struct ReservationView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, nullable = false)]
     pub shape: Option<ShapeNumber>,
+    /// The factor by which it is scaled, in thousandths, where the request is moldable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>, nullable = false)]
+    pub scale: Option<Factor>,
     pub start: Time,
     /// Of its last host.
     pub end: Time,
@@ -176,6 +182,13 @@ pub struct ReservationView {
     pub efficiency_bound: f64,
     pub start_proven: bool,
     pub hosts: Vec<ReservedHost>,
+}
+
+impl ReservationView {
+    /// Which of all that the request allows it is.
+    pub fn variant(&self) -> Variant {
+        Variant { shape: self.shape.unwrap_or_default(), scale: self.scale.unwrap_or_default() }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -237,6 +250,7 @@ impl RequestView {
         };
         let reservation = snapshot.stage.plan().map(|plan| ReservationView {
             shape: Some(plan.shape).filter(|_| record.request.has_shapes()),
+            scale: record.request.demand().scale().map(|_| plan.scale),
             start: plan.start,
             end: end_with(snapshot, parts).unwrap_or(plan.end()),
             objective: plan.objective,

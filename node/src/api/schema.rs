@@ -11,6 +11,7 @@ use broker::{
     cost::Cost,
     ids::MAX_ID_BYTES,
     request::{MAX_CANDIDATES, RequestDocument},
+    scale::Factor,
     shapes::MAX_SHAPES,
     time::Time,
     traffic::Traffic,
@@ -99,8 +100,7 @@ impl PartialSchema for Request {
                      before the earliest start, or in the past, and candidates must be as many as hosts";
         let closed = AdditionalProperties::<Schema>::FreeForm(false);
         let object = ObjectBuilder::new().description(Some(about)).additional_properties(Some(closed));
-        let keys = KEYS.iter().filter(|key| !matches!(key.kind, Kind::NotYet));
-        keys.fold(object, |object, key| object.property(key.name, schema_of(key))).into()
+        KEYS.iter().fold(object, |object, key| object.property(key.name, schema_of(key))).into()
     }
 }
 
@@ -171,7 +171,13 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
             let traffic = plain.schema_type(of(Type::Object)).additional_properties(Some(closed));
             traffic.property("mbps", mbps).required("mbps").property("compute", compute).into()
         }
-        Kind::Compute | Kind::NotYet => plain.into(),
+        Kind::Scale => {
+            let factor = ObjectBuilder::new().schema_type(Type::Integer);
+            let factor = factor.minimum(Some(1)).maximum(Some(i64::from(Factor::MAX.thousandths())));
+            let range = ArrayBuilder::new().schema_type(of(Type::Array)).description(about);
+            range.items(factor).min_items(Some(2)).max_items(Some(2)).into()
+        }
+        Kind::Compute => plain.into(),
     }
 }
 
@@ -183,6 +189,7 @@ fn unit_of(kind: Kind) -> &'static str {
         Kind::Amounts => ", in base units",
         Kind::Speed => ", in thousandths of the reference speed",
         Kind::Credits => ", in thousandths of a credit",
+        Kind::Scale => ": the least and the largest, in thousandths",
         _ => "",
     }
 }
@@ -232,10 +239,18 @@ pub struct HandedPlan {
     /// Which of the request's shapes it is of, from 0.
     #[serde(default)]
     shape: u32,
+    /// The factor by which a moldable request is scaled, in thousandths; 1000 when absent.
+    #[serde(default = "as_asked")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    scale: u32,
     /// When all hosts begin (Unix seconds).
     start: i64,
     /// As many hosts as the request asks for.
     hosts: Vec<HandedSeat>,
+}
+
+fn as_asked() -> u32 {
+    Factor::ONE.thousandths()
 }
 
 /// A host of it.

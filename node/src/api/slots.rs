@@ -1,19 +1,22 @@
 //! When could I have this, and how many hosts could I get: looks at all starts of a window on the live view. Nothing is
 //! held.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use axum::{Json, extract::State};
 use broker::{
     availability::{Availability, AvailabilityStep},
     cost::Cost,
+    demand::Demand,
     ids::ShapeNumber,
     negotiation::{Found, FoundHost},
     phases::{self, Candidate, FrontPoint, Job},
     plan::{Plan, PlanOutcome},
     request::{Effort, ObjectiveKind, Request, RequestDocument},
+    scale::{Factor, Scale},
     strategy::plan_best,
     time::Time,
+    variant::Variant,
 };
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -71,6 +74,10 @@ pub struct SlotAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u32>, nullable = false)]
     pub shape: Option<ShapeNumber>,
+    /// The factor that it is about, in thousandths, where the request is moldable: the best, else the one nearest to 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>, nullable = false)]
+    pub scale: Option<Factor>,
     /// Whether the request could start at `start`.
     pub is_possible: bool,
     /// The start found, or the one asked for.
@@ -171,6 +178,9 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
         (Mode::Most, None) if request.has_shapes() => {
             return Err(Problem::wrong("request.shapes", "mode most looks for hosts of one shape"));
         }
+        (Mode::Most, None) if request.demand().scale().is_some() => {
+            return Err(Problem::wrong("request.scale", "mode most looks for hosts at one factor"));
+        }
         (Mode::Most, None) if request.budget().is_some() => {
             return Err(Problem::wrong("request.budget", "mode most does not look at prices"));
         }
@@ -218,8 +228,11 @@ impl Question<'_> {
             found.hosts.iter().zip(schedules.iter().map(AsRef::as_ref)).map(candidate).collect();
         let front = self.front(&candidates);
         let planned = if self.mode == Mode::Most { None } else { Some(self.planned(found, &candidates)) };
-        let shape = planned.as_ref().and_then(PlanOutcome::plan).map_or(ShapeNumber(0), |plan| plan.shape);
-        let demand = self.request.shape(shape).unwrap_or(self.request.demand());
+        let plan = planned.as_ref().and_then(PlanOutcome::plan);
+        let plain = self.request.demand().scale().map(Scale::plain).unwrap_or_default();
+        let variant = plan.map_or(Variant { scale: plain, ..Variant::default() }, Plan::variant);
+        let demand = self.request.demand_of(variant).unwrap_or(Cow::Borrowed(self.request.demand()));
+        let demand = &*demand;
         let needs = demand.host_needs();
         candidates.retain(|candidate| needs.are_met_by(candidate.site, candidate.host));
         let job = Job { demand, ..Job::of(self.request, self.window) };
@@ -229,7 +242,8 @@ impl Question<'_> {
         let profile = availability.thinned(STEPS_MAX);
         SlotAnswer {
             mode: self.mode,
-            shape: Some(shape).filter(|_| self.request.has_shapes()),
+            shape: Some(variant.shape).filter(|_| self.request.has_shapes()),
+            scale: demand.scale().map(|_| variant.scale),
             is_possible: verdict.is_possible,
             start: verdict.start,
             end: verdict.end.or(verdict.start.map(|start| start + demand.length().at_reference())),
@@ -254,8 +268,9 @@ impl Question<'_> {
 
     /// What it costs to start earlier; none where nothing costs anything.
     fn front(&self, candidates: &[Candidate<'_>]) -> Option<PriceFront> {
-        // It knows neither links nor hosts that end together.
-        if self.mode != Mode::Earliest || self.request.shapes().any(|demand| demand.traffic().is_some()) {
+        // It knows neither links, nor hosts that end together, nor factors.
+        let is_known = |demand: &Demand| demand.traffic().is_none() && demand.scale().is_none();
+        if self.mode != Mode::Earliest || !self.request.shapes().all(is_known) {
             return None;
         }
         candidates.iter().find(|candidate| !candidate.host.tariff.prices.is_empty())?;

@@ -44,15 +44,15 @@ pub struct LiveBatchArgs {
     /// The requests, 1 to 1,000, one JSON object a line as for kolo plan --requests; - is standard input
     #[arg(value_name = "REQUESTS.jsonl")]
     pub file: PathBuf,
-    /// in-order (one after the other), or slices:K (in K parts, of each part the best choice of alternatives)
+    /// in-order (one after the other), slices:K (in K parts, of each part the best choice of alternatives), or colocate:set, :partition or :best (moldable requests share equal hosts)
     #[arg(long, value_name = "POLICY", default_value = "slices:1")]
     pub policy: String,
     /// Whose turn is first: fcfs (by earliest), sjf, bjf (fewest, most hosts), fpfs (first that fits), spt, lpt (shortest, longest), hdf (highest demand), edf (by deadline)
     #[arg(long, value_name = "ORDER", value_parser = one_of(&Order::ALL), default_value = "fcfs")]
     pub order: Order,
-    /// What is least for all together: cost, host_time, finish (sum of the ends), makespan (last end) or run_time (sum of the hosts' last ends)
-    #[arg(long, value_name = "OBJECTIVE", value_parser = one_of(&BatchObjective::ALL), default_value = "finish")]
-    pub batch_objective: BatchObjective,
+    /// What is least for all together: cost, host_time, finish (sum of the ends), makespan (last end) or run_time (sum of the hosts' last ends) [default: finish; run_time of colocate]
+    #[arg(long, value_name = "OBJECTIVE", value_parser = one_of(&BatchObjective::ALL))]
+    pub batch_objective: Option<BatchObjective>,
     /// All plans together cost at most this, such as 12.50 (credits)
     #[arg(long, value_name = "CREDITS", value_parser = parse_credits)]
     pub batch_budget: Option<Cost>,
@@ -89,15 +89,15 @@ pub struct BatchRunArgs {
     /// The node does so by itself, so long after each run, until it restarts (its configuration: [batch] every), or never; for its operator
     #[arg(long, value_name = "DURATION|never", value_parser = parse_every)]
     pub every: Option<Every>,
-    /// in-order or slices:K, as for kolo batch plan [default: as the node is configured]
+    /// in-order, slices:K or colocate:FORM, as for kolo batch plan [default: as the node is configured]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// Whose turn is first, as for kolo batch plan
     #[arg(long, value_name = "ORDER", value_parser = one_of(&Order::ALL), default_value = "fcfs")]
     pub order: Order,
     /// What is least for all together, as for kolo batch plan
-    #[arg(long, value_name = "OBJECTIVE", value_parser = one_of(&BatchObjective::ALL), default_value = "finish")]
-    pub batch_objective: BatchObjective,
+    #[arg(long, value_name = "OBJECTIVE", value_parser = one_of(&BatchObjective::ALL))]
+    pub batch_objective: Option<BatchObjective>,
 }
 
 /// How often a node runs batches by itself.

@@ -7,9 +7,9 @@ use std::{collections::BTreeMap, time::Duration};
 use broker::{
     cost::Cost,
     demand::Demand,
-    ids::ShapeNumber,
     request::{ObjectiveKind, Request},
     time::{Span, Time},
+    variant::Variant,
 };
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -23,7 +23,7 @@ use crate::{
     text::{
         safe::safe,
         time::{format_duration, format_span, format_time},
-        words::{age_text, amounts_text, attributes_text, counted, moment_text, shape_text, site_text, size_text},
+        words::{age_text, amounts_text, attributes_text, counted, moment_text, site_text, size_text, variant_text},
     },
 };
 
@@ -68,10 +68,9 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) 
     text
 }
 
-/// The line that says which shape was chosen; nothing where the request has none.
-pub fn shape_line(request: &Request, shape: Option<ShapeNumber>) -> String {
-    let text = shape.and_then(|shape| shape_text(request, shape));
-    text.map_or_else(String::new, |text| format!("  {text}\n"))
+/// The line that says which shape was chosen, and by which factor it is scaled; nothing where the request leaves no choice.
+pub fn variant_line(request: &Request, variant: Variant) -> String {
+    variant_text(request, variant).map_or_else(String::new, |text| format!("  {text}\n"))
 }
 
 /// What a host gives, when it ends if that is not at `end`, and what it costs.
@@ -174,7 +173,7 @@ pub fn request_text(view: &RequestView, look: &Look) -> String {
     let mut text = String::new();
     if let Some(reservation) = &view.reservation {
         text.push_str(&reservation_text(&format!("{} {}", view.state, safe(view.id.as_str())), reservation, look));
-        text.push_str(&shape_line(&view.request, reservation.shape));
+        text.push_str(&variant_line(&view.request, reservation.variant()));
         text.push_str(&contacts_text(reservation));
     } else {
         let head = format!("{} {}", view.state, safe(view.id.as_str()));
@@ -228,6 +227,7 @@ fn asked_text(view: &RequestView, zone: &TimeZone) -> String {
     if !demand.attributes().is_empty() {
         parts.push(format!("where {}", safe(&attributes_text(demand.attributes()))));
     }
+    parts.extend(demand.scale().map(|scale| format!("scaled by {scale}")));
     parts.extend(demand.speed_min().map(|speed| format!("each of speed {speed} or more")));
     parts.extend(demand.is_exclusive().then(|| "whole".to_owned()));
     parts.extend(demand.traffic().map(|traffic| format!("each sending {} Mbit/s to all others", traffic.mbps)));

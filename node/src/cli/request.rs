@@ -246,6 +246,29 @@ mod tests {
     }
 
     #[test]
+    fn a_range_of_factors_is_read_and_checked() {
+        let request = read("-N 2 -t 1h --per-host cpu=1 --scale 0.5..2 --or hosts=1,duration=2h").unwrap();
+        assert_eq!(serde_json::to_value(&request).unwrap()["scale"], serde_json::json!([500, 2000]));
+        for (line, expected) in [
+            ("--per-host cpu=1 --scale 2..0.5", "--scale: \"2..0.5\": the least is above the largest"),
+            ("--per-host cpu=1 --scale 0..2", "--scale: 0: a factor is from 0.001 to 1000"),
+            ("--per-host cpu=1 --scale 2", "--scale: \"2\": expected the least and the largest factor"),
+            ("--scale 0.5..2", "scale: there are no amounts to scale"),
+            ("--per-host cpu=0 --scale 0.5..2", "scale: there are no amounts to scale"),
+            ("--per-host cpu=1 --exclusive --scale 0.5..2", "scale: whole hosts cannot be scaled"),
+            (
+                "--per-host gpu=1000000000000 --scale 1..1000",
+                "scale: the largest factor makes an amount larger than any",
+            ),
+        ] {
+            let error = read(&format!("-N 1 -t 1h {line}")).unwrap_err();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+        let error = read("-N 1 -t 1000000d --per-host cpu=1 --scale 0.001..1").unwrap_err();
+        assert!(error.contains("scale: the least factor makes the length longer than any"), "{error}");
+    }
+
+    #[test]
     fn alternatives_are_shapes_behind_what_the_other_flags_say() {
         let line = "-N 4 -t 2h --total cpu=8,memory=1GiB --or hosts=8,duration=70m --or hosts=1,work=3h,total.cpu=2,per-host.gpu=1";
         let expected = serde_json::json!({"total": {"cpu": 8000, "memory": 1024}, "shapes": [{"hosts": 4, "duration": 7200},

@@ -59,7 +59,7 @@ fn flag_of(key: &'static Key) -> Option<Arg> {
         Kind::Credits => flag.value_name("CREDITS"),
         Kind::Flag => flag.action(ArgAction::SetTrue),
         Kind::Shapes => flag.value_name("SHAPE").action(ArgAction::Append),
-        Kind::NotYet => return None,
+        Kind::Scale => flag.value_name("LEAST..LARGEST"),
     })
 }
 

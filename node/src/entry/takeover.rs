@@ -212,7 +212,7 @@ mod tests {
             labels: Labels::default(),
         };
         FoundBooking {
-            shape: Default::default(),
+            variant: Default::default(),
             attempt: AttemptId { entry_point: site(entry_point), request: id.clone(), attempt: 1 },
             grants: Vec::new(),
             participants: vec![site("a")],

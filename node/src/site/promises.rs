@@ -131,7 +131,7 @@ mod tests {
         };
         let entry_point = SiteId::new("e").unwrap();
         BookingRecord {
-            shape: Default::default(),
+            variant: Default::default(),
             attempt: AttemptId { entry_point, request: RequestId::new(request).unwrap(), attempt: 1 },
             window,
             grants: (0..hosts).map(grant).collect(),

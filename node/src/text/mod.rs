@@ -7,6 +7,7 @@ pub mod document;
 pub mod request_file;
 pub mod request_keys;
 pub mod safe;
+pub mod scale;
 pub mod speed;
 pub mod time;
 pub mod traffic;

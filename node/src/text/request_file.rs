@@ -9,7 +9,7 @@ use broker::{
     amount::Amount,
     document::{Misfit, read_object},
     ids::{HostId, RequestId},
-    request::{NotYet, RequestDocument},
+    request::RequestDocument,
     resources::{Attributes, ResourceName},
     time::Span,
 };
@@ -24,6 +24,7 @@ use super::{
     credits::{parse_credits, written_credits},
     document::{self, DocumentError, Syntax, Written},
     request_keys::{KEYS, Key, Kind, SHAPE_KEYS},
+    scale::{parse_scale, written_scale},
     speed::{parse_speed, written_speed},
     time::{parse_span, parse_time},
     traffic::{parse_compute, parse_rate, written_traffic},
@@ -57,6 +58,7 @@ enum Raw {
     Credits(Value),
     Traffic(Value),
     Shapes(Vec<ShapeText>),
+    Scale(Value),
 }
 
 /// The keys that a shape has.
@@ -141,7 +143,7 @@ impl<'de> DeserializeSeed<'de> for OfKind {
             Kind::Traffic | Kind::Compute => Option::deserialize(deserializer)?.map(Raw::Traffic),
             Kind::Flag => Option::<bool>::deserialize(deserializer)?.map(|is| Raw::Done(is.into())),
             Kind::Shapes => Option::deserialize(deserializer)?.map(Raw::Shapes),
-            Kind::NotYet => NotYet::deserialize(deserializer).map(|NotYet| None)?,
+            Kind::Scale => Option::deserialize(deserializer)?.map(Raw::Scale),
         })
     }
 }
@@ -187,11 +189,13 @@ impl Writer {
             (Writer::Program, Raw::Speed(number @ Value::Number(_)) | Raw::Credits(number @ Value::Number(_))) => {
                 number
             }
+            (Writer::Program, Raw::Scale(written @ Value::Array(_))) => written,
             (Writer::Program, Raw::Traffic(written)) => written,
             (Writer::Person, Raw::Traffic(written)) => written_traffic(written).map_err(|(inner, error)| {
                 (if inner.is_empty() { key.name.to_owned() } else { format!("{}.{inner}", key.name) }, error)
             })?,
             (_, Raw::Speed(written)) => written_speed(&written).map_err(about)?.thousandths().into(),
+            (_, Raw::Scale(written)) => written_scale(&written).map_err(about)?,
             (_, Raw::Credits(written)) => written_credits(&written).map_err(about)?.0.into(),
             (_, Raw::Amounts(written)) => {
                 let amount = |(name, written): (ResourceName, Written)| -> Result<_, (String, String)> {
@@ -247,6 +251,7 @@ pub fn typed(kind: Kind, text: &str, now: &Zoned) -> Result<Value, String> {
         Kind::Span => parse_span(text).map(seconds_of).map_err(|error| error.to_string())?.into(),
         Kind::Time => parse_time(text, now).map_err(|error| error.to_string())?.0.into(),
         Kind::Speed => parse_speed(text)?.thousandths().into(),
+        Kind::Scale => parse_scale(text)?.into_iter().map(u32::from).collect(),
         Kind::Credits => parse_credits(text)?.0.into(),
         Kind::Traffic => json!({ "mbps": parse_rate(text)? }),
         Kind::Compute => json!({ "compute": parse_compute(text)? }),
@@ -393,7 +398,8 @@ mod tests {
             ("budget = 12.5", "r.toml: budget: write \"12.50\", with quotes"),
             ("budget = \"12.5005\"", "r.toml: budget: \"12.5005\": expected credits such as 12.50"),
             ("budget = []", "r.toml: budget: []: expected credits such as \"12.50\""),
-            ("hosts = 1\nscale = [1, 2]", "r.toml:2: scale: not yet supported"),
+            ("hosts = 1\nscale = [1, 2]", "r.toml: scale: [1,2]: expected the least and the largest factor"),
+            ("hosts = 1\nscale = \"2..0.5\"", "r.toml: scale: \"2..0.5\": the least is above the largest"),
             ("shapes = [{ hosts = 1, latest = \"+1h\" }]", "r.toml:1: shapes[0]: unknown field `latest`"),
             ("shapes = [{ hosts = 1 }, { duration = 60 }]", "r.toml: shapes[1].duration: \"60\" has no unit"),
             ("shapes = [{ total = { cpu = 2 } }]", "r.toml: shapes[0].total.cpu: write \"2\" for cores"),

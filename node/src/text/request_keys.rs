@@ -36,8 +36,8 @@ pub enum Kind {
     Flag,
     /// Objects with keys of [`SHAPE_KEYS`].
     Shapes,
-    /// Refused by name, see [`NotYet`](broker::request::NotYet).
-    NotYet,
+    /// The least and the largest factor, such as 0.5..2; for programs, two of thousandths.
+    Scale,
 }
 
 /// A key of a request.
@@ -57,10 +57,6 @@ pub struct Key {
 
 const fn key(name: &'static str, kind: Kind, flag: &'static str, help: &'static str, hint: &'static str) -> Key {
     Key { name, kind, flag: Some(flag), short: None, help, hint }
-}
-
-const fn not_yet(name: &'static str) -> Key {
-    Key { name, kind: Kind::NotYet, flag: None, short: None, help: "", hint: "" }
 }
 
 /// All keys, in the order of the help.
@@ -149,7 +145,13 @@ pub const KEYS: &[Key] = &[
         "What each host sends to all others",
         ", such as 100Mbit/s; all then last as long as the slowest, and asks for --work",
     ),
-    not_yet("scale"),
+    key(
+        "scale",
+        Kind::Scale,
+        "scale",
+        "By which factors all amounts may be multiplied and the length divided",
+        ", such as 0.5..2; the best is chosen",
+    ),
 ];
 
 /// A flag of its own for a part of the key for traffic.

@@ -7,11 +7,12 @@ use std::time::Duration;
 use broker::{
     amount::format_amount,
     demand::{Demand, Length},
-    ids::{ShapeNumber, tail_of},
+    ids::tail_of,
     plan::Reason,
     request::Request,
     resources::{Amounts, Attributes},
     time::Time,
+    variant::Variant,
 };
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -56,15 +57,19 @@ pub fn counted(count: usize, what: &str) -> String {
 pub fn size_text(demand: &Demand) -> String {
     let length = match demand.length() {
         Length::Duration(duration) => format!("for {}", format_span(duration)),
-        Length::Work(work) => format!("for work of {}", format_span(work)),
+        Length::Work(work) => format!("for work of {}", format_span(demand.factor().length(work))),
     };
     format!("{} {length}", counted(demand.seats(), "host"))
 }
 
-/// Which of the shapes of a request this is, as `shape 2 of 2: 8 hosts for 1h 10m`; none where it has no shapes.
-pub fn shape_text(request: &Request, shape: ShapeNumber) -> Option<String> {
-    let demand = request.shape(shape).filter(|demand| demand.is_of_shape())?;
-    Some(format!("shape {} of {}: {}", shape.0.saturating_add(1), request.shapes().count(), size_text(demand)))
+/// Which of all that a request allows this is, as `shape 2 of 2, factor 0.5 of 0.5..2: 8 hosts for 1h 10m`; none where it allows only
+/// what it says.
+pub fn variant_text(request: &Request, variant: Variant) -> Option<String> {
+    let demand = request.demand_of(variant)?;
+    let shape = || format!("shape {} of {}", variant.shape.0.saturating_add(1), request.shapes().count());
+    let factor = demand.scale().map(|scale| format!("factor {} of {scale}", variant.scale));
+    let parts: Vec<String> = demand.is_of_shape().then(shape).into_iter().chain(factor).collect();
+    (!parts.is_empty()).then(|| format!("{}: {}", parts.join(", "), size_text(&demand)))
 }
 
 /// A moment given in milliseconds, to the second.
@@ -86,6 +91,22 @@ pub fn reason_text(reason: &Reason) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_chosen_of_a_request_is_said_as_it_was_chosen() {
+        let said = |request: &str, shape, factor| {
+            let request: Request = serde_json::from_str(request).unwrap();
+            let scale = broker::scale::Factor::of_thousandths(factor);
+            variant_text(&request, Variant { shape: broker::ids::ShapeNumber(shape), scale })
+        };
+        let plain = r#"{"hosts":1,"duration":3600,"per_host":{"cpu":1}}"#;
+        assert_eq!((said(plain, 0, 1000), said(plain, 0, 999)), (None, None));
+        let scaled = r#"{"hosts":1,"work":3600,"per_host":{"cpu":1},"scale":[750,2000]}"#;
+        assert_eq!(said(scaled, 0, 1500).as_deref(), Some("factor 1.5 of 0.75..2: 1 host for work of 40m"));
+        assert_eq!(said(scaled, 0, 749), None);
+        let both = r#"{"per_host":{"cpu":1},"scale":[500,500],"shapes":[{"hosts":1,"duration":60},{"hosts":2,"duration":60}]}"#;
+        assert_eq!(said(both, 1, 500).as_deref(), Some("shape 2 of 2, factor 0.5 of 0.5..0.5: 2 hosts for 2m"));
+    }
 
     #[test]
     fn unknown_and_empty_things_are_dashes() {

@@ -59,6 +59,8 @@ pub enum Canary {
     ForgetSuccessors,
     /// A node that takes a reservation over takes it for one of the first shape.
     ShapeForgotten,
+    /// A node that takes a reservation over takes it for one that is not scaled.
+    FactorForgotten,
     /// A site forgets who coordinates a reservation in the place of its entry point.
     ForgetCoordinator,
     /// A site books seats for longer than their user has signed.

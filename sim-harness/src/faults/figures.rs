@@ -100,6 +100,9 @@ figures! {
     /// Of these, of a list of shapes; not of the first of them.
     of_shapes: "of shapes",
     of_other_shapes: "not of the first shape",
+    /// Of these, moldable; at another factor than 1.
+    moldable: "moldable",
+    scaled: "scaled",
     /// Of these, with traffic.
     with_traffic: "with traffic",
     /// Bookings at the end that put something on the uplink of their site, which has a limit.

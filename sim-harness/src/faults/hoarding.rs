@@ -5,12 +5,13 @@
 use std::sync::Arc;
 
 use broker::{
-    ids::{SeatNumber, ShapeNumber},
+    ids::SeatNumber,
     plan::Place,
     protocol::{AttemptId, Grant, HoldRequest, SiteRequest},
     request::{Request, RequestDocument},
     time::{Span, Window},
     trust::RequestStatement,
+    variant::Variant,
 };
 
 use super::{
@@ -60,7 +61,7 @@ pub fn hold(grid: &mut Grid, (node, site): (usize, usize), number: u64) {
     let attempt = AttemptId { entry_point: grid.nodes[node].site.clone(), request: id.clone(), attempt: 1 };
     let hold = HoldRequest {
         attempt: attempt.clone(),
-        shape: ShapeNumber::default(),
+        variant: Variant::default(),
         grants: vec![grant],
         participants: vec![grid.nodes[site].site.clone()],
         hold_for: hoards.hold_for(number),

@@ -43,6 +43,7 @@ mod options;
 mod owners;
 mod queues;
 mod runner;
+mod scales;
 pub mod scripted;
 mod shapes;
 mod shares;

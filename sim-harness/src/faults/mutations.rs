@@ -235,7 +235,7 @@ fn grant_otherwise(grid: &Grid, canary: Canary, hold: &mut HoldRequest) {
         (Canary::IgnoreDeadline, RequestDocument { deadline, .. }) => *deadline = None,
         (Canary::RepairForgetsLink, RequestDocument { traffic: Some(traffic), .. }) => traffic.mbps = Amount::ZERO,
         (Canary::LoadPerHost, RequestDocument { traffic: Some(traffic), .. }) => {
-            let seats = statement.request.shape(hold.shape).map_or(1, Demand::seats) as u64;
+            let seats = statement.request.shape(hold.variant.shape).map_or(1, Demand::seats) as u64;
             let away = seats.saturating_sub(hold.grants.len() as u64);
             traffic.mbps.0 = (traffic.mbps.0 * (seats - 1)).div_ceil(away.max(1));
         }

@@ -16,7 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     batches::Batches, canary::Canary, classes::Classes, demands::Demands, drains::Drains, hoards::Hoards, links::Links,
-    money::Money, queues::Queues, shapes::Shapes, shares::Shares,
+    money::Money, queues::Queues, scales::Scales, shapes::Shapes, shares::Shares,
 };
 
 /// How long sites remember an attempt that is over.
@@ -135,6 +135,8 @@ pub struct Options {
     pub links: Option<Links>,
     /// Which requests are lists of shapes.
     pub shapes: Option<Shapes>,
+    /// Which requests are moldable.
+    pub scales: Option<Scales>,
     /// Requests that are planned together.
     pub batches: Option<Batches>,
     /// Which sites are emptied, and when.
@@ -219,6 +221,7 @@ impl Options {
             money: None,
             links: None,
             shapes: None,
+            scales: None,
             batches: None,
             drains: None,
             shares: None,

@@ -7,13 +7,13 @@ use super::{
     figures::Figures,
     runner::{replay_command, run_seed, run_seeds},
     trial::{
-        CLASSED_FROM, DRAINED_FROM, HARDEST_FROM, HOARDED_FROM, LINKED_FROM, PRICED_FROM, QUEUED_FROM, SHAPED_FROM,
-        TIED_FROM,
+        CLASSED_FROM, DRAINED_FROM, HARDEST_FROM, HOARDED_FROM, LINKED_FROM, PRICED_FROM, QUEUED_FROM, SCALED_FROM,
+        SHAPED_FROM, TIED_FROM,
     },
 };
 
 /// From where seeds are run: each range has what the one before has, and more.
-const RANGES: [u64; 10] = [
+const RANGES: [u64; 11] = [
     0,
     HARDEST_FROM,
     PRICED_FROM,
@@ -24,6 +24,7 @@ const RANGES: [u64; 10] = [
     HOARDED_FROM,
     CLASSED_FROM,
     QUEUED_FROM,
+    SCALED_FROM,
 ];
 /// Seeds within which every deliberate fault is found in one of the [`RANGES`].
 const FOUND_WITHIN: u64 = 200;

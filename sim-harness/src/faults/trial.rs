@@ -31,6 +31,7 @@ use super::{
     options::{Options, SETTLE_WITHIN_MS},
     owners,
     queues::{self, Queues},
+    scales::Scales,
     shapes::Shapes,
     shares::Shares,
     user_actions,
@@ -49,6 +50,8 @@ const DEMANDS: u64 = 0x00de_3a2d_5eed;
 const MONEY: u64 = 0x0000_c3ed_1750;
 /// With this the seed of a run becomes that of its generators of shapes.
 const SHAPES: u64 = 0x5ba9_e500_5eed;
+/// With this the seed of a run becomes that of its generators of factors.
+const SCALES: u64 = 0x5ca1_e500_5eed;
 /// With this the seed of a run becomes that of its generators of links.
 const LINKS: u64 = 0x0017_4c5a_5eed;
 /// With this the seed of a run becomes that of its generators of batches.
@@ -88,6 +91,8 @@ pub const HOARDED_FROM: u64 = 10 * PRICED_FROM;
 pub const CLASSED_FROM: u64 = 20 * PRICED_FROM;
 /// From this seed on owners have jobs of their own that wait, in half of the seeds.
 pub const QUEUED_FROM: u64 = 30 * PRICED_FROM;
+/// From this seed on some requests are moldable, in half of the seeds.
+pub const SCALED_FROM: u64 = 40 * PRICED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -133,6 +138,7 @@ impl Trial {
         options.batches.iter_mut().for_each(|batches| batches.has_tied = seed >= TIED_FROM);
         options.drains = (seed >= DRAINED_FROM).then(|| Drains::draw(seed ^ DRAINS)).flatten();
         options.shares = (seed >= DRAINED_FROM).then(|| Shares::draw(seed ^ SHARES)).flatten();
+        options.scales = (seed >= SCALED_FROM).then(|| Scales::draw(seed ^ SCALES)).flatten();
         options.hoards = (seed >= HOARDED_FROM).then(|| Hoards::draw(seed ^ HOARDS)).flatten();
         options.queues = (seed >= QUEUED_FROM).then(|| Queues::draw(seed ^ QUEUES)).flatten();
         options.classes = (seed >= CLASSED_FROM).then(|| Classes::of(seed ^ CLASSES));
@@ -308,6 +314,10 @@ impl Trial {
             })
             .map(|request| match &grid.options.links {
                 Some(links) => links.vary(number, request),
+                None => request,
+            })
+            .map(|request| match &grid.options.scales {
+                Some(scales) => scales.vary(number, request),
                 None => request,
             })
     }

@@ -4,10 +4,12 @@
 //! Invariant: only what users know and sign is changed here; what a node writes or is fed is left to the caller.
 
 use broker::{
+    demand::Demand,
     ids::{RequestId, ShapeNumber},
     negotiation::{Decision, HandedPlan, RequestRecord},
     protocol::SiteRequest,
     request::Request,
+    scale::Factor,
     time::Span,
     trust::RequestStatement,
 };
@@ -171,8 +173,11 @@ pub fn sign_over(grid: &mut Grid, node: usize, id: &RequestId, name: u64) -> Opt
         return None;
     }
     let mut answers = lookup.finish(node);
-    if grid.canary == Some(Canary::ShapeForgotten) {
-        answers.parts.iter_mut().for_each(|(_, part)| part.shape = ShapeNumber::default());
+    let parts = answers.parts.iter_mut().map(|(_, part)| &mut part.variant);
+    match grid.canary {
+        Some(Canary::ShapeForgotten) => parts.for_each(|variant| variant.shape = ShapeNumber::default()),
+        Some(Canary::FactorForgotten) => parts.for_each(|variant| variant.scale = Factor::ONE),
+        _ => {}
     }
     if grid.canary == Some(Canary::ForgetSuccessors) {
         answers.coordinating.clear();
@@ -185,8 +190,11 @@ pub fn sign_over(grid: &mut Grid, node: usize, id: &RequestId, name: u64) -> Opt
     let (last_attempt, own) = known.map_or((0, None), |known| (known.last_attempt, known.present_statement()));
     let reported = answers.parts.iter().filter_map(|(_, part)| part.statement.open::<RequestStatement>().ok());
     let last = reported.chain(own).map(|statement| statement.term).max().unwrap_or_default();
-    let lengths = request.shapes().map(|demand| demand.length().at_speed(Demands::slowest()));
-    let longest = lengths.max().unwrap_or_default();
+    let longest = |demand: &Demand| {
+        let least = demand.scale().map(|scale| *scale.range().start()).unwrap_or_default();
+        least.length(demand.length().at_speed(Demands::slowest()))
+    };
+    let longest = request.shapes().map(longest).max().unwrap_or_default();
     let expires = grid.utc().max(starts.1) + longest + CLOCKS_DIFFER;
     let authorization = grid.authorize(node, (id, &request), number, (last + 1, expires));
     let name = format!("user {number}");

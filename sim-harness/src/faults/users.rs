@@ -229,6 +229,8 @@ impl Users {
             figures.requests += 1;
             if let Some(plan) = user.report.plan() {
                 let demand = user.request.shape(plan.shape).unwrap_or(user.request.demand());
+                figures.moldable += u64::from(demand.scale().is_some());
+                figures.scaled += u64::from(!plan.scale.is_one());
                 figures.of_shapes += u64::from(demand.is_of_shape());
                 figures.of_other_shapes += u64::from(!plan.shape.is_first());
                 figures.of_work += u64::from(matches!(demand.length(), Length::Work(_)));

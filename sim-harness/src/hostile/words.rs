@@ -197,7 +197,7 @@ impl Words {
             Grant { seat, place, window, amounts: amounts.clone(), agreed: Default::default() }
         };
         Some(HoldRequest {
-            shape: Default::default(),
+            variant: Default::default(),
             attempt,
             grants: (0..).map(SeatNumber).zip(wanted).map(grant).collect(),
             participants: vec![of.clone()],

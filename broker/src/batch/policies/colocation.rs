@@ -90,7 +90,9 @@ impl Policy for Colocation {
         if !matches!(run.options.order, Order::Fcfs | Order::Lpt | Order::Hdf) {
             return refused("the order is lpt (the default) or hdf".to_owned());
         }
-        if run.options.budget.is_some() {
+        // Where nothing costs anything, every budget is kept.
+        let has_prices = run.planner.candidates().any(|host| !host.host.tariff.prices.is_empty());
+        if run.options.budget.is_some() && has_prices {
             return refused("a budget of the batch cannot be kept".to_owned());
         }
         let names = resources(run);
@@ -102,7 +104,7 @@ impl Policy for Colocation {
         }
         for asked in run.requests {
             let Some(request) = asked.request() else { continue };
-            if let Some(what) = untreated(request) {
+            if let Some(what) = untreated(request, has_prices) {
                 return refused(format!("request {}: {what}", asked.id));
             }
             let needs = request.demand().host_needs();
@@ -158,7 +160,7 @@ fn best(problem: &Problem, paired: Option<(Roles, Thresholds)>, turns: Turns) ->
 }
 
 /// What of a request the policy does not look at.
-fn untreated(request: &Request) -> Option<&'static str> {
+fn untreated(request: &Request, has_prices: bool) -> Option<&'static str> {
     let demand = request.demand();
     if !demand.total().is_empty() {
         Some("total: only amounts per host can be placed")
@@ -168,7 +170,7 @@ fn untreated(request: &Request) -> Option<&'static str> {
         Some("traffic: links are not looked at")
     } else if demand.sites_max().is_some() {
         Some("sites_max: sites are not looked at")
-    } else if request.budget().is_some() {
+    } else if request.budget().is_some() && has_prices {
         Some("budget: costs are not looked at")
     } else {
         None

@@ -24,7 +24,7 @@ pub const POLICIES: [(&str, &str, MakePolicy); 8] = [
 ];
 
 /// Policies that nodes have for the hosts that they know.
-const LIVE: [&str; 2] = ["in-order", "slices"];
+const LIVE: [&str; 3] = ["in-order", "slices", "colocate"];
 
 /// Why a text is no policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

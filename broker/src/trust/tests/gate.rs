@@ -11,6 +11,7 @@ use crate::{
     protocol::{AttemptId, Grant, HoldRequest},
     request::{Request, RequestDocument},
     resources::{Amounts, Attributes, ResourceName},
+    scale::Factor,
     shapes::ShapeDocument,
     time::{Millis, Span, Time, Window},
     traffic::Traffic,
@@ -18,6 +19,7 @@ use crate::{
         Authorization, Chain, Credential, DailyHours, Denial, Gate, Limits, OwnerPolicy, Permit, RequestStatement,
         Role, Rule, SignedRevocation, Subject, Trust, testing,
     },
+    variant::Variant,
 };
 
 fn site(name: &str) -> SiteId {
@@ -49,7 +51,7 @@ struct Case {
     from: SiteId,
     attempt: AttemptId,
     participants: Vec<SiteId>,
-    shape: ShapeNumber,
+    variant: Variant,
     grants: Vec<Grant>,
     request: RequestDocument,
     statement: RequestStatement,
@@ -77,7 +79,7 @@ fn case() -> Case {
         from: site("e"),
         attempt: AttemptId { entry_point: site("e"), request: id, attempt: 1 },
         participants: vec![site("here"), site("there")],
-        shape: ShapeNumber(0),
+        variant: Variant::default(),
         grants: grants(&["h1", "h2"], 500),
         request,
         statement: RequestStatement { issued: Time(990), expires: Time(5_000), ..statement },
@@ -102,7 +104,7 @@ impl Case {
         };
         (self.tamper)(&mut authorization);
         HoldRequest {
-            shape: self.shape,
+            variant: self.variant,
             attempt: self.attempt.clone(),
             grants: self.grants.clone(),
             participants: self.participants.clone(),
@@ -135,7 +137,15 @@ impl Case {
         let shape = |hosts, duration| ShapeDocument { hosts, duration, ..ShapeDocument::default() };
         self.request.shapes = Some(vec![shape(1, Some(50)), shape(hosts, duration)]);
         (self.request.hosts, self.request.duration) = (0, None);
-        self.shape = ShapeNumber(1);
+        self.variant.shape = ShapeNumber(1);
+    }
+
+    /// What is held is twice as much for half as long.
+    fn asks_for_scale(&mut self) {
+        self.request.scale = serde_json::from_str("[500,2000]").ok();
+        self.variant.scale = Factor::of_thousandths(2000);
+        self.at(2_500, 50);
+        self.grants.iter_mut().for_each(|grant| grant.amounts = cpu(1_000));
     }
 
     /// Hosts are taken whole.
@@ -244,15 +254,15 @@ const SIGNED: &[(Rule, Change)] = &[
 ];
 
 const ASKED: &[(Rule, Change)] = &[
-    (Rule::Shape, |case| case.shape = ShapeNumber(1)),
+    (Rule::Shape, |case| case.variant.shape = ShapeNumber(1)),
     (Rule::Shape, |case| {
         case.asks_for_shapes();
-        case.shape = ShapeNumber(2);
+        case.variant.shape = ShapeNumber(2);
     }),
     (Rule::HostCount, |case| {
         // What the second shape asks for, under the name of the first.
         case.asks_for_shapes();
-        case.shape = ShapeNumber(0);
+        case.variant.shape = ShapeNumber(0);
     }),
     (Rule::Duration, |case| {
         case.asks_for_shapes();
@@ -261,6 +271,32 @@ const ASKED: &[(Rule, Change)] = &[
     (Rule::Total, |case| {
         case.asks_for_shapes();
         case.grants[0].amounts = cpu(501);
+    }),
+    (Rule::Scale, |case| case.variant.scale = Factor::of_thousandths(1001)),
+    (Rule::Scale, |case| {
+        case.asks_for_scale();
+        case.variant.scale = Factor::of_thousandths(2001);
+    }),
+    (Rule::Scale, |case| {
+        // What is held, under the name of a factor that is not allowed.
+        case.asks_for_scale();
+        case.request.scale = serde_json::from_str("[500,1999]").ok();
+    }),
+    (Rule::Total, |case| {
+        case.asks_for_scale();
+        case.variant.scale = Factor::ONE;
+    }),
+    (Rule::Total, |case| {
+        case.asks_for_scale();
+        case.grants[0].amounts = cpu(1_001);
+    }),
+    (Rule::PerHost, |case| {
+        case.asks_for_scale();
+        case.grants[0].amounts = cpu(199);
+    }),
+    (Rule::Duration, |case| {
+        case.asks_for_scale();
+        case.at(2_500, 100);
     }),
     (Rule::Duration, |case| case.at(2_500, 101)),
     (Rule::Window, |case| case.at(1_999, 100)),
@@ -373,6 +409,12 @@ fn each_change_trips_exactly_its_rule() {
 fn at_the_edge_of_every_rule_a_hold_is_admitted() {
     let edges: &[Change] = &[
         Case::asks_for_shapes,
+        Case::asks_for_scale,
+        |case| {
+            case.asks_for_scale();
+            case.asks_for_work();
+            case.grants[1].window.end = Time(2_600);
+        },
         |case| case.at(2_000, 100),
         |case| case.at(3_000, 100),
         |case| case.statement.expires = Time(1_001),

@@ -14,9 +14,10 @@ use std::{
 use broker::{
     batch::BatchLine,
     cost::Cost,
-    ids::{RequestId, ShapeNumber},
+    ids::RequestId,
     negotiation::{HandedPlan, HandedSeat},
     time::Time,
+    variant::Variant,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -183,7 +184,8 @@ fn handed(plan: &AllocatedPlan) -> HandedPlan {
         end: host.end,
         amounts: host.amounts.clone(),
     };
-    HandedPlan { start: plan.start, shape: ShapeNumber::default(), hosts: plan.hosts.iter().map(seat).collect() }
+    let Variant { shape, scale } = plan.variant();
+    HandedPlan { start: plan.start, shape, scale, hosts: plan.hosts.iter().map(seat).collect() }
 }
 
 fn is_same(plan: &HandedPlan, reservation: &ReservationView) -> bool {
@@ -367,7 +369,12 @@ mod tests {
 
     fn submission() -> Submission {
         let request = serde_json::from_value(json!({"hosts":3,"duration":7200})).unwrap();
-        let plan = HandedPlan { start: Time(1_763_712_000), shape: ShapeNumber::default(), hosts: Vec::new() };
+        let plan = HandedPlan {
+            start: Time(1_763_712_000),
+            shape: Default::default(),
+            scale: Default::default(),
+            hosts: Vec::new(),
+        };
         Submission::Planned { request: Box::new(request), plan, replans: true }
     }
 

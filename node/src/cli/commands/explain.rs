@@ -34,8 +34,8 @@ impl Report for Explanation {
         if !self.user.is_empty() {
             text.push_str(&format!("user {}\n", safe(&self.user)));
         }
-        if let Some(shape) = &self.shape {
-            text.push_str(&format!("{}\n", safe(shape)));
+        if let Some(variant) = &self.variant {
+            text.push_str(&format!("{}\n", safe(variant)));
         }
         if let Some(price) = &self.price {
             text.push_str(&format!("price: {}\n", safe(price)));
@@ -104,7 +104,7 @@ mod tests {
     fn an_explanation_names_constraints_and_answers() {
         let explanation: Explanation = serde_json::from_str(
             r#"{"id":"r-1","user":"","state":"failed","reason":{"code":"patience_over","detail":"60 s are over"},
-            "price":"it costs 1.50 credits","shape":"shape 2 of 2: 8 hosts for 1h",
+            "price":"it costs 1.50 credits","variant":"shape 2 of 2: 8 hosts for 1h",
             "rounds":[{"multiplier":3,"asked_hosts":15,"found_hosts":6,"known_hosts":60,"without_schedule":2,
               "cut":[{"constraint":"attribute arch=x86_64","hosts":50},{"constraint":"per_host memory>=4GiB","hosts":1}],
               "outcome":"planned","start":1763712000,"detail":""}],

@@ -12,6 +12,7 @@ use broker::{
     negotiation::{HandedPlan, HandedSeat},
     request::{Request, RequestDocument},
     resources::{Amounts, amount_of},
+    scale::Factor,
     time::{Span, Time},
 };
 use serde::Serialize;
@@ -148,7 +149,12 @@ fn requests_behind(before: &RequestView, reservation: &ReservationView, seconds:
             end: end + Span(seconds.unsigned_abs()),
             amounts: host.amounts.clone(),
         };
-        let plan = HandedPlan { start: end, shape: ShapeNumber::default(), hosts: hosts.iter().map(seat).collect() };
+        let plan = HandedPlan {
+            start: end,
+            shape: ShapeNumber::default(),
+            scale: Factor::ONE,
+            hosts: hosts.iter().map(seat).collect(),
+        };
         Ok(Behind { request: request_for(before, &hosts, end, seconds)?, alike, plan: Some(plan) })
     };
     by_end.into_iter().map(behind).collect()

@@ -13,7 +13,7 @@ use crate::{
         error::CliError,
         exit::Exit,
         output::{Look, OutputFormat, Report},
-        report::{reservation_text, schedules_text, shape_line},
+        report::{reservation_text, schedules_text, variant_line},
         request,
         request_args::PlanArgs,
     },
@@ -56,7 +56,7 @@ impl Report for Planned<'_> {
             LivePlan::Allocated(plan) => {
                 let head = "possible, nothing is held";
                 let text = reservation_text(head, &as_reservation(plan), look);
-                text + &shape_line(self.request, plan.shape) + &schedules_text(&plan.schedules)
+                text + &variant_line(self.request, plan.variant()) + &schedules_text(&plan.schedules)
             }
             LivePlan::Rejected(plan) => {
                 format!("no placement: {}\n{}", safe(&plan.reason.detail), schedules_text(&plan.schedules))
@@ -85,6 +85,7 @@ fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
     };
     ReservationView {
         shape: plan.shape,
+        scale: plan.scale,
         start: plan.start,
         end: plan.end,
         objective: plan.objective,

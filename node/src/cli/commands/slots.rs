@@ -1,6 +1,6 @@
 //! `kolo slots`: when hosts could be had, and how many, over the whole window. Nothing is held.
 
-use broker::{cost::Cost, request::ObjectiveKind, time::Span};
+use broker::{cost::Cost, request::ObjectiveKind, scale::Factor, time::Span, variant::Variant};
 use serde::Serialize;
 
 use super::{Context, with_suggestion};
@@ -16,7 +16,7 @@ use crate::{
     },
     text::{
         time::{format_span, format_time},
-        words::{amounts_text, counted, shape_text},
+        words::{amounts_text, counted, variant_text},
     },
 };
 
@@ -47,9 +47,12 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let question = SlotQuestion { mode: args.mode, at, request: request.clone().into() };
     let answer: SlotAnswer = client.post("/v1/slots", &question)?;
-    let shape = answer.shape.and_then(|shape| shape_text(&request, shape));
+    let variant = answer.scale.or(answer.shape.map(|_| Factor::ONE)).and_then(|scale| {
+        let shape = answer.shape.unwrap_or_default();
+        variant_text(&request, Variant { shape, scale })
+    });
     let asked = answer.shape.and_then(|shape| request.shape(shape)).unwrap_or(request.demand()).seats();
-    let slots = Slots { asked, shape, budget: request.budget(), objective: request.objective(), answer };
+    let slots = Slots { asked, variant, budget: request.budget(), objective: request.objective(), answer };
     context.output.print(&slots)?;
     if slots.answer.is_possible {
         return Ok(Exit::Done);
@@ -67,7 +70,7 @@ struct Slots {
     #[serde(skip)]
     objective: ObjectiveKind,
     #[serde(skip)]
-    shape: Option<String>,
+    variant: Option<String>,
     #[serde(flatten)]
     answer: SlotAnswer,
 }
@@ -137,7 +140,7 @@ impl Report for Slots {
     fn text(&self, look: &Look) -> String {
         let answer = &self.answer;
         let mut text = format!("{}\n", self.head(look));
-        text.extend(self.shape.iter().map(|shape| format!("  {shape}\n")));
+        text.extend(self.variant.iter().map(|variant| format!("  {variant}\n")));
         if let Some(front) = &answer.front {
             text.push_str(&self.front_text(front, look));
         }
@@ -185,7 +188,7 @@ mod tests {
         );
         Slots {
             asked: 3,
-            shape: None,
+            variant: None,
             budget: Some(Cost(10_000)),
             objective: ObjectiveKind::Start,
             answer: serde_json::from_str(&text).unwrap(),

@@ -7,6 +7,7 @@ use broker::{
     ids::{HostId, ShapeNumber, SiteId},
     negotiation::{HandedPlan, HandedSeat},
     resources::Amounts,
+    scale::Factor,
     time::Time,
 };
 use serde::Deserialize;
@@ -19,7 +20,7 @@ use crate::{
         exit::Exit,
         output::{Look, OutputFormat, remark},
         price::{limited, with_budget},
-        report::{OfRequest, request_text, reservation_text, shape_line},
+        report::{OfRequest, request_text, reservation_text, variant_line},
         request,
         request_args::SubmitArgs,
         signing,
@@ -71,6 +72,8 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
 struct PrintedPlan {
     #[serde(default)]
     shape: ShapeNumber,
+    #[serde(default)]
+    scale: Factor,
     start: Time,
     #[serde(default)]
     cost: Cost,
@@ -96,10 +99,8 @@ fn read_plan(file: &Path) -> Result<(HandedPlan, Cost), CliError> {
     let plan: PrintedPlan =
         serde_json::from_value(printed).map_err(|error| wrong(format!("no plan of kolo plan: {error}")))?;
     let seat = |host: PrintedHost| HandedSeat { site: host.site, host: host.id, end: host.end, amounts: host.amounts };
-    Ok((
-        HandedPlan { start: plan.start, shape: plan.shape, hosts: plan.hosts.into_iter().map(seat).collect() },
-        plan.cost,
-    ))
+    let PrintedPlan { start, shape, scale, cost, hosts } = plan;
+    Ok((HandedPlan { start, shape, scale, hosts: hosts.into_iter().map(seat).collect() }, cost))
 }
 
 /// The id alone: the request is not waited for.
@@ -112,7 +113,7 @@ fn settled_text(view: &RequestView, look: &Look) -> String {
     match &view.reservation {
         Some(reservation) => {
             let head = format!("reserved {}", safe(view.id.as_str()));
-            reservation_text(&head, reservation, look) + &shape_line(&view.request, reservation.shape)
+            reservation_text(&head, reservation, look) + &variant_line(&view.request, reservation.variant())
         }
         None => request_text(view, look),
     }
@@ -144,10 +145,11 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             read_plan(&file).map_err(|error| error.to_string())
         };
-        let printed = r#"{"schema":"kolo-cli/1","outcome":"allocated","shape":1,"start":5,"end":65,"objective":{"kind":"start","value":5},
+        let printed = r#"{"schema":"kolo-cli/1","outcome":"allocated","shape":1,"scale":500,"start":5,"end":65,"objective":{"kind":"start","value":5},
             "hosts":[{"id":"h1","site":"s1","site_name":"","end":65,"amounts":{"cpu":500},"schedule_age_s":2}]}"#;
         let (plan, _) = read(printed).unwrap();
         assert_eq!((plan.shape, plan.start, plan.hosts.len()), (ShapeNumber(1), Time(5), 1));
+        assert_eq!(plan.scale.thousandths(), 500);
         assert_eq!(plan.hosts[0].host.as_str(), "h1");
         for (text, expected) in
             [("{", "plan.json"), (r#"{"outcome":"rejected"}"#, "no plan in it"), (r#"{"start":5}"#, "hosts")]

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { el, facts, notice, number, table } from "./dom.js";
-import { age, amounts, credits, shapeOf, time, worth } from "./format.js";
+import { age, amounts, credits, factorOf, shapeOf, time, worth } from "./format.js";
 import { asksNothing, requestForm } from "./request-form.js";
 
 export async function show(place) {
@@ -42,7 +42,7 @@ function planned(plan, request) {
     el("h2", {}, "The plan"),
     el("div", { className: "panel" },
       facts([["Start", time(plan.start)], ["End", time(plan.end)], ["Smallest", worth(plan.objective)],
-        ["Shape", shapeOf(request, plan)], ["Cost", credits(plan.cost)],
+        ["Shape", shapeOf(request, plan)], ["Factor", factorOf(request, plan)], ["Cost", credits(plan.cost)],
         ["Hosts looked at", String(plan.hosts_seen)],
         ["Efficiency", `${plan.efficiency.toFixed(3)}, at best ${plan.efficiency_bound.toFixed(3)}`]]),
       proof(plan),

@@ -39,6 +39,13 @@ export function duration(seconds) {
 export const shapeText = ({ hosts, duration: long, work }) =>
   `${hosts} ${hosts === 1 ? "host" : "hosts"} for ${long ? duration(long) : `work of ${duration(work)}`}`;
 
+/** A factor, or a range of them, given in thousandths. */
+export const factors = (thousandths) => [thousandths].flat().map((one) => String(one / 1000)).join("..");
+
+/** The factor of a plan of a moldable request; empty of any other. */
+export const factorOf = ({ scale: range }, { scale }) =>
+  range && scale !== undefined ? `${factors(scale)} of ${factors(range)}` : "";
+
 /** Which of the shapes of a request a plan is of; empty where it has none. */
 export const shapeOf = ({ shapes }, { shape }) =>
   shapes && shape !== undefined ? `${shape + 1} of ${shapes.length}: ${shapeText(shapes[shape])}` : "";

@@ -73,6 +73,7 @@ export function requestForm({ action, more = [], onready, hosts = "2" }) {
       field("attributes", "Attributes (arch=x86_64, os=linux)"),
       field("candidates", "Only these hosts (h1, h2)"),
       field("work", "Work in place of the duration (such as 2h)"),
+      field("scale", "Amounts and length may be scaled by (such as 0.5..2)"),
       choice("objective", "Smallest"),
       field("budget", "Cost in credits, at most (such as 12.50)"),
       field("speed_min", "Speed of each host, at least (such as 1.5)"),

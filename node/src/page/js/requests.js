@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import * as events from "./events.js";
 import { el, facts, notice, number, table } from "./dom.js";
-import { amounts, credits, duration, shapeOf, shapeText, short, time, worth } from "./format.js";
+import { amounts, credits, duration, factorOf, factors, shapeOf, shapeText, short, time, worth } from "./format.js";
 
 const PAGE = 100;
 const KINDS = {
@@ -70,7 +70,7 @@ function standing(request) {
   if (reason) parts.push(notice(reason.detail, "warn"));
   if (reservation) {
     parts.push(el("h2", {}, "Reservation"), el("div", { className: "panel" },
-      facts([["Start", time(reservation.start)], ["End", time(reservation.end)], ["Shape", shapeOf(request.request, reservation)], ["Smallest", worth(reservation.objective)], ["Cost", credits(reservation.cost)],
+      facts([["Start", time(reservation.start)], ["End", time(reservation.end)], ["Shape", shapeOf(request.request, reservation)], ["Factor", factorOf(request.request, reservation)], ["Smallest", worth(reservation.objective)], ["Cost", credits(reservation.cost)],
         ["Efficiency", `${reservation.efficiency.toFixed(3)}, at best ${reservation.efficiency_bound.toFixed(3)}`],
         [reservation.objective.kind === "start" ? "Earliest start" : "Best start", reservation.start_proven ? "proven on the schedules used" : "not proven"]]),
       table("Hosts", ["Host", "Site", "Gives", "Until", "Cost", "Reach", ""], reservation.hosts.map((host) => [host.class ? `one of ${host.class}` : host.host,
@@ -87,7 +87,7 @@ function standing(request) {
 function wanted({ request, user, extends: extends_, submitted_ms: submitted, elapsed_ms: elapsed, attempts, conflicts, phase, id }) {
   const attributes = Object.entries(request.attributes ?? {}).map(([key, value]) => `${key}=${value}`).join(", ");
   return [el("h2", {}, "Asked"), facts([
-    ["Id", el("code", {}, id)], ["Lengthens", extends_ ? linkTo(extends_) : ""], ["User", user], ["Hosts", request.hosts ? String(request.hosts) : ""], ["One of", (request.shapes ?? []).map(shapeText).join(", or ")], ["Duration", request.duration ? duration(request.duration) : ""], ["Work", request.work ? duration(request.work) : ""],
+    ["Id", el("code", {}, id)], ["Lengthens", extends_ ? linkTo(extends_) : ""], ["User", user], ["Hosts", request.hosts ? String(request.hosts) : ""], ["One of", (request.shapes ?? []).map(shapeText).join(", or ")], ["Duration", request.duration ? duration(request.duration) : ""], ["Work", request.work ? duration(request.work) : ""], ["Scaled by", request.scale ? factors(request.scale) : ""],
     ["All together", request.total && Object.keys(request.total).length ? amounts(request.total) : ""],
     ["Each host", request.per_host && Object.keys(request.per_host).length ? amounts(request.per_host) : ""],
     ["Attributes", attributes], ["Budget", request.budget === undefined ? "" : credits(request.budget) || "nothing"], ["Not before", request.earliest ? time(request.earliest) : ""],

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { el, facts, notice, svg, table } from "./dom.js";
-import { amounts, credits, date, fromField, shapeOf, time, timeOfDay, toField } from "./format.js";
+import { amounts, credits, date, factorOf, fromField, shapeOf, time, timeOfDay, toField } from "./format.js";
 import { schedules } from "./book.js";
 import { requestForm } from "./request-form.js";
 
@@ -42,7 +42,7 @@ function answered(request, answer) {
     el("p", { className: answer.is_proven ? "good" : "soft" },
       answer.is_proven ? "✓ Proven on the schedules used." : "Not proven: the search reached its limit."),
     ...(answer.front?.points.length > 1 ? priceCurve(request, answer) : []),
-    facts([["Shape", shapeOf(request, answer)], ["Cost", credits(answer.cost)], ["Free together then", answer.is_possible ? amounts(answer.free) : ""],
+    facts([["Shape", shapeOf(request, answer)], ["Factor", factorOf(request, answer)], ["Cost", credits(answer.cost)], ["Free together then", answer.is_possible ? amounts(answer.free) : ""],
       ["Hosts looked at", `${answer.matching_hosts} of ${answer.known_hosts} known`],
       ["Left out", answer.without_schedule > 0 ? `${answer.without_schedule} sites whose schedules are not known` : ""]]),
     profile(answer), schedules(answer)];

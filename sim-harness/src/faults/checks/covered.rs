@@ -31,8 +31,8 @@ pub fn check_covered(grid: &mut Grid, node: usize, request: &RequestId) {
 
 fn check_booking(grid: &Grid, node: usize, user: &UserRequest, booked: &BookingRecord) -> Result<(), String> {
     let number = booked.attempt.attempt;
-    let Some(asked) = &user.request.of_shape(booked.shape) else {
-        return Err(format!("#{number} is of shape {}, which nobody has asked for", booked.shape));
+    let Some(asked) = &user.request.of_variant(booked.variant) else {
+        return Err(format!("#{number} is of {}, which nobody has asked for", booked.variant));
     };
     if booked.user_key != Some(user.user) {
         return Err(format!("#{number} is booked for another user"));

@@ -62,7 +62,7 @@ fn check_disks(grid: &Grid, id: &RequestId, user: &UserRequest, reported: &Plan)
     for seat in plan.seats.iter().filter(is_kept) {
         let index = names::index_of(&seat.site).ok_or_else(|| format!("there is no site {}", seat.site))?;
         let is_seat = |grant: &Grant| floating::is_same(&Grant::from(seat), grant);
-        let is_there = grid.nodes[index].has_on_disk(id, |one, grant| one.shape == plan.shape && is_seat(grant));
+        let is_there = grid.nodes[index].has_on_disk(id, |one, grant| one.variant == plan.variant() && is_seat(grant));
         if !is_there && !grid.truth.is_lost(id, index, seat) {
             let (number, host) = (seat.number, seat.host());
             return Err(format!("a success was reported, but seat {number} on {host} is not on the disk of s{index}"));
@@ -79,8 +79,8 @@ fn host_or_number(seat: &Seat) -> Result<&HostId, SeatNumber> {
 /// One shape of the request, whole: exactly N seats on distinct hosts, at no more sites than asked, each as long as its host needs and in time, the minima on each,
 /// the totals in sum.
 fn check_shape(grid: &Grid, user: &UserRequest, plan: &Plan) -> Result<(), String> {
-    let demand = user.request.shape(plan.shape);
-    let demand = demand.ok_or_else(|| format!("a plan of shape {}, which nobody has asked for", plan.shape))?;
+    let demand = user.request.demand_of(plan.variant());
+    let demand = &*demand.ok_or_else(|| format!("a plan of {}, which nobody has asked for", plan.variant()))?;
     let (asked, distinct): (_, BTreeSet<_>) =
         (demand.seats(), plan.seats.iter().map(|seat| (&seat.site, host_or_number(seat))).collect());
     if distinct.len() != asked || !plan.seats.iter().map(|seat| seat.number).eq(demand.numbers()) {

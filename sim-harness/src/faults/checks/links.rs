@@ -33,7 +33,7 @@ fn demand_of<'g>(grid: &'g Grid, request: &RequestId, shape: ShapeNumber) -> Opt
 
 /// What a booking puts on the link of its site, in Mbit/s; none when its hosts send nothing to others elsewhere.
 pub fn load_of(grid: &Grid, booking: &Booking) -> Option<u64> {
-    let demand = demand_of(grid, &booking.attempt.request, booking.shape)?;
+    let demand = demand_of(grid, &booking.attempt.request, booking.variant.shape)?;
     Some(load(demand, booking.grants.len())).filter(|load| *load > 0)
 }
 
@@ -88,7 +88,7 @@ pub fn check_plan(grid: &Grid, demand: &Demand, plan: &Plan) -> Result<(), Strin
 /// Whether the uplink of a site, as its ledger is now, has too little room for some number of the hosts of a reservation: whatever
 /// has no room on the hosts is lost first.
 pub fn may_lack_room(grid: &Grid, ledger: &SiteLedger, reservation: &BookingRecord, now: Now) -> bool {
-    let Some(demand) = demand_of(grid, &reservation.attempt.request, reservation.shape) else { return false };
+    let Some(demand) = demand_of(grid, &reservation.attempt.request, reservation.variant.shape) else { return false };
     let Some(books) = ledger.uplink() else { return false };
     let rest = Window { start: reservation.window.start.max(now.utc), ..reservation.window };
     let most = (1..=reservation.grants.len()).map(|here| load(demand, here)).max().unwrap_or(0);

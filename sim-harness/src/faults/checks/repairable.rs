@@ -37,7 +37,7 @@ struct Free {
 /// Whether hosts are free that would make what is left of a reservation whole again at its start.
 pub fn could_be_repaired(grid: &Grid, id: &RequestId, request: &Request, reservation: &Reservation) -> bool {
     let missing = reservation.missing_seats(request).len();
-    let Some(demand) = request.shape(reservation.plan.shape) else { return false };
+    let Some(demand) = &request.demand_of(reservation.plan.variant()) else { return false };
     // Whose share has room is not worked out here.
     if grid.options.shares.is_some() || reservation.plan.start < grid.utc() + AHEAD || missing > MISSING_MAX {
         return false;

@@ -4,9 +4,13 @@
 
 use broker::{
     amount::{Amount, format_amount, parse_amount},
+    demand::Demand,
+    ids::ShapeNumber,
     request::{Request, RequestDocument},
+    scale::{Factor, Scale},
     snapshot::GridSnapshot,
     time::{Span, Time},
+    variant::Variant,
 };
 
 use crate::Target;
@@ -38,13 +42,24 @@ fn request(data: &[u8]) {
         }
     }
     let widest = request.widest();
-    for demand in request.shapes() {
-        for name in demand.resources() {
-            assert!(demand.needed_in_sum(&name) < Amount(u64::MAX), "a sum over hosts fits into 64 bits");
-            assert!(widest.minimum_on_each(&name) <= demand.minimum_on_each(&name), "the widest leaves no host out");
+    for (shape, asked) in (0..).map(ShapeNumber).zip(request.shapes()) {
+        let range = asked.scale().map_or(Factor::ONE..=Factor::ONE, Scale::range);
+        assert!(request.demand_of(Variant { shape, scale: Factor::MAX }).is_none() || *range.end() == Factor::MAX);
+        for factor in [*range.start(), *range.end()] {
+            let demand = request.demand_of(Variant { shape, scale: factor }).expect("both ends are allowed");
+            check_demand(&widest, &demand);
+            assert!(asked.scale().is_none() || demand.longest() <= asked.longest(), "the least factor lasts longest");
         }
-        assert!(demand.candidates().is_none_or(|named| named.len() >= demand.seats() && named.is_sorted()));
     }
+}
+
+/// Whoever looks for hosts finds those that could serve this.
+fn check_demand(widest: &Demand, demand: &Demand) {
+    for name in demand.resources() {
+        assert!(demand.needed_in_sum(&name) < Amount(u64::MAX), "a sum over hosts fits into 64 bits");
+        assert!(widest.minimum_on_each(&name) <= demand.minimum_on_each(&name), "the widest leaves no host out");
+    }
+    assert!(demand.candidates().is_none_or(|named| named.len() >= demand.seats() && named.is_sorted()));
 }
 
 /// A `kolo-grid/1` snapshot.

@@ -67,7 +67,7 @@ fn booking(plan: &Plan) -> Booking {
         agreed: Default::default(),
     };
     Booking {
-        shape: Default::default(),
+        variant: Default::default(),
         attempt: AttemptId {
             entry_point: site.clone(),
             request: RequestId::new(plan.request).unwrap(),
