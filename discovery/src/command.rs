@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     admission::Offence,
-    link::Reply,
+    streams::Reply,
     wire::{WireAnswer, WireRequest},
 };
 
@@ -75,6 +75,11 @@ pub(crate) enum Command {
     },
     /// Opens a stream to test the link to a connected peer.
     OpenLink {
+        peer: PeerId,
+        reply: Reply,
+    },
+    /// Opens a stream to what runs at a connected peer.
+    OpenRun {
         peer: PeerId,
         reply: Reply,
     },

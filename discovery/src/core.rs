@@ -23,8 +23,8 @@ use crate::{
     dht::index,
     direct::{inbound::InboundQueue, schedules::ScheduleServer},
     identity::peer_of_site,
-    link::Reply,
     shared::Shared,
+    streams::Reply,
     wire::{
         WireAnswer, WireRequest,
         check::{check_snapshot, check_version},
@@ -63,6 +63,11 @@ impl Core {
     /// Opens a stream to test the link to a connected peer.
     pub(crate) fn open_link(&self, peer: PeerId, reply: Reply) -> Result<(), AskError> {
         self.commands.try_send(Command::OpenLink { peer, reply }).map_err(|_| AskError::Busy)
+    }
+
+    /// Opens a stream to what runs at a connected peer.
+    pub(crate) fn open_run(&self, peer: PeerId, reply: Reply) -> Result<(), AskError> {
+        self.commands.try_send(Command::OpenRun { peer, reply }).map_err(|_| AskError::Busy)
     }
 
     /// Says good-bye and ends the swarm task.

@@ -27,6 +27,7 @@ use crate::{
     identity::{peer_of_site, site_of_peer},
     link::{LinkError, LinkSpeed, Links},
     membership::Badge,
+    run::{RunError, RunStream, Runs},
     status::ClockOffset,
     tasks::Tasks,
     view::SharedView,
@@ -84,12 +85,13 @@ pub struct Discovery {
     core: Core,
     finder: Finder,
     links: Arc<Links>,
+    runs: Arc<Runs>,
     tasks: Arc<Tasks>,
 }
 
 impl Discovery {
-    pub(crate) fn new(core: Core, links: Arc<Links>, tasks: Tasks) -> Discovery {
-        Discovery { finder: Finder::new(core.clone()), core, links, tasks: Arc::new(tasks) }
+    pub(crate) fn new(core: Core, (links, runs): (Arc<Links>, Arc<Runs>), tasks: Tasks) -> Discovery {
+        Discovery { finder: Finder::new(core.clone()), core, links, runs, tasks: Arc::new(tasks) }
     }
 
     #[cfg(test)]
@@ -226,6 +228,15 @@ impl Discovery {
     /// [`LinkError`] when it was not measured.
     pub async fn measure_link(&self, site: &SiteId) -> Result<LinkSpeed, LinkError> {
         self.links.measure(site).await
+    }
+
+    /// Opens a stream to what runs, or is to run, on a seat of a site, which the `opening` names: the site's node reads it and
+    /// decides. Behind it both sides carry bytes, and a side that does not read makes the other wait.
+    ///
+    /// # Errors
+    /// [`RunError`] when there is no stream.
+    pub async fn open_run(&self, site: &SiteId, opening: Vec<u8>) -> Result<RunStream, RunError> {
+        self.runs.open(site, opening).await
     }
 
     /// Whether there is no connection at all.

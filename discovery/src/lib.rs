@@ -29,9 +29,11 @@ mod direct;
 mod handle;
 mod health;
 mod link;
+mod run;
 mod shared;
 mod start;
 mod status;
+mod streams;
 mod swarm_task;
 mod tasks;
 mod transport;
@@ -53,6 +55,7 @@ pub use crate::{
     identity::Identity,
     link::{LinkError, LinkSpeed},
     membership::Members,
+    run::{RunAsked, RunError, RunInbound, RunStream, opening},
     shared::UPDATE_TIME_TO_LIVE,
     start::{StartError, start},
     status::ClockOffset,

@@ -30,8 +30,8 @@ use crate::{
     health::PeerHealth,
     identity::{Identity, site_of_peer},
     membership::{Badge, DifferingDigests},
+    run::OpenStreams,
     status::{Offsets, SeenAs},
-    transport::Spared,
     view::SharedView,
     wire::{self, Dialect, Dropped, Payload, Stamp, Terms, check::ADDRESSES_MAX},
 };
@@ -56,8 +56,8 @@ pub(crate) struct Shared {
     pub(crate) seen_as: SeenAs,
     /// Which addresses are dialled.
     pub(crate) dials: Arc<DialFilter>,
-    /// What is read without a throttle.
-    pub(crate) spared: Arc<Spared>,
+    /// Streams to what runs on a seat, by peer.
+    pub(crate) runs: OpenStreams,
     outbox: Mutex<Outbox>,
     last_sequence: AtomicU64,
     listen: RwLock<Vec<Multiaddr>>,
@@ -94,7 +94,7 @@ struct Connected {
 impl Shared {
     pub(crate) fn new(
         identity: Identity,
-        (config, dialect, dials, spared): (DiscoveryConfig, Dialect, Arc<DialFilter>, Arc<Spared>),
+        (config, dialect, dials): (DiscoveryConfig, Dialect, Arc<DialFilter>),
         view: SharedView,
         health: PeerHealth,
         counters: Arc<Counters>,
@@ -112,7 +112,7 @@ impl Shared {
             offsets: Offsets::default(),
             seen_as: SeenAs::default(),
             dials,
-            spared,
+            runs: OpenStreams::default(),
             outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, changes }),
             last_sequence: AtomicU64::new(0),
             listen: RwLock::new(Vec::new()),

@@ -20,8 +20,9 @@ use crate::{
     identity::{Identity, IdentityError},
     link::Links,
     membership::revocations,
+    run::{self, Runs},
     shared::Shared,
-    swarm_task::{Behaviour, SetUpError, SwarmTask, build_swarm},
+    swarm_task::{Behaviour, SetUpError, StreamsAsked, SwarmTask, build_swarm},
     tasks::Tasks,
     view::SharedView,
     wire::Dialect,
@@ -45,8 +46,7 @@ pub(crate) async fn start_speaking(
     config.check()?;
     let counters = Arc::new(Counters::default());
     let dials = Arc::new(DialFilter::new(&config.bootstrap, &config.dial_ranges));
-    let spared = Arc::default();
-    let mut swarm = build_swarm(&identity.keypair()?, &config, (dialect.asks, &dials), &spared, Arc::clone(&counters))?;
+    let mut swarm = build_swarm(&identity.keypair()?, &config, (dialect.asks, &dials), Arc::clone(&counters))?;
     listen(&mut swarm, &config.listen).await?;
 
     let times = &config.intervals;
@@ -58,17 +58,21 @@ pub(crate) async fn start_speaking(
         fetches.clone(),
         Arc::clone(&counters),
     );
-    let (queue, inbound) = InboundQueue::new(config.limits.inbound_queue);
+    let (queue, mut inbound) = InboundQueue::new(config.limits.inbound_queue);
     let (schedules, serve_schedules) = ScheduleServer::new(Arc::clone(&config.schedules), Arc::clone(&counters));
     let (commands, command_queue) = mpsc::channel(config.limits.commands);
     let exchanges = config.gossip;
-    let shared = Arc::new(Shared::new(identity, (config, dialect, dials, spared), view, health, counters));
+    let shared = Arc::new(Shared::new(identity, (config, dialect, dials), view, health, counters));
 
     let core = Core::new(Arc::clone(&shared), commands, queue.clone(), schedules.clone());
     let serving = Serving::new(Arc::clone(&shared), queue, schedules);
     let (checks, checker) = Checks::new(Arc::clone(&shared));
     let links = Arc::new(Links::new(core.clone()));
-    let (asked, links_asked) = mpsc::channel(1);
+    let (link_asked, links_asked) = mpsc::channel(1);
+    let (runs, run_inbound) = Runs::new(core.clone());
+    inbound.set_runs(run_inbound);
+    let (run_asked, runs_asked) = mpsc::channel(run::STREAMS_PER_PEER_MAX);
+    let asked = StreamsAsked { link: link_asked, run: run_asked };
     let mut task = SwarmTask::new(swarm, shared, command_queue, (serving, asked), checks);
     task.tell_addresses();
     let mut tasks = Tasks::new();
@@ -77,11 +81,12 @@ pub(crate) async fn start_speaking(
     tasks.spawn("schedules", serve_schedules);
     tasks.spawn("fetching", fetching::run(core.clone(), fetches));
     tasks.spawn("links", Arc::clone(&links).serve(links_asked));
+    tasks.spawn("runs", Arc::clone(&runs).serve(runs_asked));
     tasks.spawn("revocations", revocations::run(core.clone()));
     if exchanges {
         tasks.spawn("exchange", exchange::run(core.clone()));
     }
-    Ok((Discovery::new(core, links, tasks), inbound))
+    Ok((Discovery::new(core, (links, runs), tasks), inbound))
 }
 
 /// Listening takes a system call or two; this is for a machine in trouble.

@@ -11,6 +11,7 @@ mod contact;
 mod daemon;
 mod entry;
 mod net;
+mod run;
 mod runtime;
 mod site;
 mod storage;
@@ -24,9 +25,26 @@ pub use self::{
     runtime::open_files::raise as raise_open_files,
 };
 
+/// The keepers of the seats of a site, for tests with real processes.
+pub mod keeping {
+    pub use crate::run::{Confinement, Keepers, KeptRun, RunError, RunId, RunState, Runner, Task};
+}
+
 /// Readers of what people, programs, disks and other sites give a node, for fuzzing. Each reads its input whole, or says
 /// what is wrong with it.
 pub mod readers {
+    /// What a user and the keeper of a seat send each other.
+    pub mod run {
+        pub use crate::run::{
+            RunNumber, RunOrder,
+            frame::{
+                Data, End, FRAME_BYTES_MAX, Frame, FrameReader, FromKeeper, Output, STDIN_BYTES_AHEAD_MAX,
+                TerminalSize, ToKeeper, decode, encode,
+            },
+            opening::{FromUser, Opening},
+        };
+    }
+
     pub use crate::{
         api::requests::{ListQuery, WaitQuery, read_body, read_request, read_signed},
         cli::script::parse as read_script,

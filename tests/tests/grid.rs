@@ -36,6 +36,8 @@ mod page;
 mod pictures;
 #[path = "grid/reach.rs"]
 mod reach;
+#[path = "grid/run.rs"]
+mod run_on_seats;
 #[path = "grid/scenarios.rs"]
 mod scenarios;
 #[path = "grid/tls.rs"]

@@ -9,6 +9,8 @@ use broker::{
 };
 use tokio::sync::{mpsc, oneshot};
 
+use crate::run::RunInbound;
+
 /// A request of another site (or of this node itself, when it is its own entry point) for the ledger.
 #[derive(Debug)]
 pub struct InboundRequest {
@@ -43,17 +45,29 @@ impl Responder {
 
 /// The node's end of the queue of requests.
 #[derive(Debug)]
-pub struct Inbound(mpsc::Receiver<InboundRequest>);
+pub struct Inbound {
+    requests: mpsc::Receiver<InboundRequest>,
+    runs: Option<RunInbound>,
+}
 
 impl Inbound {
     /// The next request; `None` when discovery has stopped.
     pub async fn next(&mut self) -> Option<InboundRequest> {
-        self.0.recv().await
+        self.requests.recv().await
     }
 
     /// The next request if one is waiting already, so that a node can group its writes.
     pub fn try_next(&mut self) -> Option<InboundRequest> {
-        self.0.try_recv().ok()
+        self.requests.try_recv().ok()
+    }
+
+    /// What takes the streams that others open to what runs here; none the second time. While nobody has taken it they are refused.
+    pub fn take_runs(&mut self) -> Option<RunInbound> {
+        self.runs.take()
+    }
+
+    pub(crate) fn set_runs(&mut self, runs: RunInbound) {
+        self.runs = Some(runs);
     }
 }
 
@@ -63,8 +77,8 @@ pub(crate) struct InboundQueue(mpsc::Sender<InboundRequest>);
 
 impl InboundQueue {
     pub(crate) fn new(capacity: usize) -> (InboundQueue, Inbound) {
-        let (sender, receiver) = mpsc::channel(capacity);
-        (InboundQueue(sender), Inbound(receiver))
+        let (sender, requests) = mpsc::channel(capacity);
+        (InboundQueue(sender), Inbound { requests, runs: None })
     }
 
     /// Queues a request; `None` when the queue is full or has no reader any more.

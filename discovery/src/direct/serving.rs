@@ -63,20 +63,20 @@ impl Serving {
         Serving { shared, inbound, schedules, open, tokens, answered_kib, dial_backs }
     }
 
-    /// Takes the tokens of a request, `None` if it is of an unknown kind; when its peer has too few, the answer is handed back.
-    pub(crate) fn admit(&mut self, from: PeerId, request: Option<&WireRequest>) -> Result<(), WireAnswer> {
+    /// Takes the tokens of a request, none if it is of an unknown kind; the answer that it gets when its peer has too few.
+    pub(crate) fn throttle(&mut self, from: PeerId, request: Option<&WireRequest>) -> Option<WireAnswer> {
         let of_node = request.map_or(1, WireRequest::site_requests);
         let is_site = request.is_some() && of_node > 0;
         // At most 32 requests.
         let tokens = if of_node > 0 { of_node as u64 } else { HEAVY_ANSWER };
         if self.take_tokens(from, tokens) {
-            return Ok(());
+            return None;
         }
-        Err(if is_site && of_node == 1 { WireAnswer::Site(site_is_busy()) } else { WireAnswer::Busy })
+        Some(if is_site && of_node == 1 { WireAnswer::Site(site_is_busy()) } else { WireAnswer::Busy })
     }
 
-    /// Takes the tokens of a peer that asks to test the link: as many as for a large answer. Whether it had them.
-    pub(crate) fn admit_link_test(&mut self, from: PeerId) -> bool {
+    /// Takes the tokens of a peer that opens a stream: as many as for a large answer. Whether it had them.
+    pub(crate) fn admit_stream(&mut self, from: PeerId) -> bool {
         self.take_tokens(from, HEAVY_ANSWER)
     }
 

@@ -5,16 +5,12 @@
 //! at a time; a test moves at most [`BYTES_MAX`] each way and ends, whatever the other side does; others start so many
 //! (`turns`), and none where it is not allowed.
 
-mod behaviour;
 mod service;
 mod transfer;
 mod turns;
 
+pub(crate) use self::service::Links;
 pub use self::service::{LinkError, LinkSpeed};
-pub(crate) use self::{
-    behaviour::{Asked, LinkTests, Reply},
-    service::Links,
-};
 
 /// Bytes that a test sends each way at most: a quarter of a second at 1 Gbit/s.
 pub(crate) const BYTES_MAX: u64 = 32 << 20;

@@ -22,7 +22,6 @@ use tracing::{debug, info};
 
 use super::{
     BYTES_MAX,
-    behaviour::Asked,
     transfer::{Tally, receive, send},
     turns::Turns,
 };
@@ -32,6 +31,8 @@ use crate::{
     command::AskError,
     core::Core,
     identity::{peer_of_site, site_of_peer},
+    streams::Opened,
+    transport::Unthrottled,
     wire::WireRequest,
 };
 
@@ -142,14 +143,14 @@ impl Links {
         let (reply, stream) = oneshot::channel();
         self.core.open_link(peer, reply)?;
         let stream = within(ANSWER_TIMEOUT, async { stream.await.map_err(|_| io::ErrorKind::NotConnected.into()) });
-        let measured = self.ask(peer, &mut stream.await?).await;
+        let measured = self.ask(&mut stream.await?).await;
         if measured == Err(LinkError::Protocol) {
             self.core.blame(site, Offence::InvalidAnswer);
         }
         measured
     }
 
-    async fn ask(&self, peer: PeerId, stream: &mut Stream) -> Result<LinkSpeed, LinkError> {
+    async fn ask(&self, stream: &mut Stream) -> Result<LinkSpeed, LinkError> {
         let way = self.core.shared().config.intervals.link_way;
         let mut answer = [0; 3];
         within(ANSWER_TIMEOUT, async {
@@ -170,16 +171,15 @@ impl Links {
         if there.bytes > sent {
             return Err(LinkError::Protocol);
         }
-        let _free = self.core.shared().spared.grant(peer, BYTES_MAX);
-        let here = within(way, receive(stream, BYTES_MAX)).await?;
+        let here = within(way, receive(&mut Unthrottled(stream), BYTES_MAX)).await?;
         let mbps = |tally: Tally| tally.mbps().ok_or(LinkError::TooSlow);
         Ok(LinkSpeed { to_mbps: mbps(there)?, from_mbps: mbps(here)? })
     }
 
     /// Takes part in what others ask for, as far as it is allowed and their turn.
-    pub(crate) async fn serve(self: Arc<Links>, mut asked: mpsc::Receiver<Asked>) {
+    pub(crate) async fn serve(self: Arc<Links>, mut asked: mpsc::Receiver<Opened>) {
         let (mut tasks, mut open) = (JoinSet::new(), Vec::<(PeerId, AbortHandle)>::new());
-        while let Some(Asked { peer, stream }) = asked.recv().await {
+        while let Some(Opened { peer, stream }) = asked.recv().await {
             while tasks.try_join_next().is_some() {}
             open.retain(|(_, task)| !task.is_finished());
             // Dropping a stream resets it.
@@ -221,9 +221,7 @@ impl Links {
         })
         .await?;
         let Some(_turn) = turn else { return within(ANSWER_TIMEOUT, stream.close()).await.map(|()| false) };
-        let free = self.core.shared().spared.grant(peer, bytes);
-        let tally = within(way, receive(stream, bytes)).await?;
-        drop(free);
+        let tally = within(way, receive(&mut Unthrottled(&mut *stream), bytes)).await?;
         within(way, async {
             stream.write_all(&tally.to_bytes()).await?;
             send(stream, bytes).await?;

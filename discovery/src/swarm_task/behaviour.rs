@@ -20,14 +20,15 @@ use crate::{
     config::{DhtUpkeep, DiscoveryConfig, GridId},
     counters::Counters,
     dht::index::sha256,
-    link::LinkTests,
-    transport::{self, Spared, Throttle},
+    run,
+    streams::Streams,
+    transport::{self, Throttle},
     wire::{
         self, AskVersion, Codec,
         bundle::BUNDLE_BYTES_MAX,
         names::{
             NameError, adverts_topic, ask_protocols, gossip_prefix, identify_protocol, kad_protocol, link_protocol,
-            proof_protocol, schedules_topic,
+            proof_protocol, run_protocol, schedules_topic,
         },
     },
 };
@@ -46,7 +47,8 @@ pub(crate) struct Behaviour {
     pub(crate) kad: Gated<kad::Behaviour<kad::store::MemoryStore>>,
     pub(crate) gossip: Gated<gossipsub::Behaviour>,
     pub(crate) ask: Gated<request_response::Behaviour<Codec>>,
-    pub(crate) link: Gated<LinkTests>,
+    pub(crate) link: Gated<Streams>,
+    pub(crate) run: Gated<Streams>,
 }
 
 impl Behaviour {
@@ -56,6 +58,7 @@ impl Behaviour {
         self.gossip.open(peer);
         self.ask.open(peer);
         self.link.open(peer);
+        self.run.open(peer);
     }
 
     /// Serves a peer no longer, once its connections are closed.
@@ -65,6 +68,7 @@ impl Behaviour {
         self.gossip.shut(peer);
         self.ask.shut(peer);
         self.link.shut(peer);
+        self.run.shut(peer);
     }
 }
 
@@ -93,14 +97,13 @@ pub(crate) fn build_swarm(
     keypair: &Keypair,
     config: &DiscoveryConfig,
     (asks, dials): (&'static [&'static dyn AskVersion], &Arc<DialFilter>),
-    spared: &Arc<Spared>,
     counters: Arc<Counters>,
 ) -> Result<Swarm<Behaviour>, SetUpError> {
     let throttle = Throttle {
         bytes_per_s: config.limits.read_per_connection_per_s,
         streams_per_s: config.limits.streams_per_connection_per_s,
     };
-    let transport = transport::build(config.transport, keypair, (throttle, Arc::clone(spared)), dials)
+    let transport = transport::build(config.transport, keypair, throttle, dials)
         .map_err(|error| failed("the transport")(error.to_string()))?;
     let behaviour = behaviour(keypair, config, asks, counters)?;
     let swarm_config = swarm::Config::with_tokio_executor()
@@ -150,7 +153,9 @@ fn behaviour(
         kad: Gated::new(kad(keypair, config)?, is_closed),
         gossip: Gated::new(gossip(config)?, is_closed),
         ask: Gated::new(ask, is_closed),
-        link: Gated::new(LinkTests::new(link_protocol(grid)?), is_closed),
+        // One test a peer at a time.
+        link: Gated::new(Streams::new(link_protocol(grid)?, 1), is_closed),
+        run: Gated::new(Streams::new(run_protocol(grid)?, run::STREAMS_PER_PEER_MAX), is_closed),
     })
 }
 

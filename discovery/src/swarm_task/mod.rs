@@ -11,5 +11,5 @@ pub(crate) use self::behaviour::BehaviourEvent;
 pub use self::behaviour::{DHT_PARALLEL, PING_EVERY, SetUpError, gossip_config};
 pub(crate) use self::{
     behaviour::{Behaviour, build_swarm},
-    task::SwarmTask,
+    task::{StreamsAsked, SwarmTask},
 };

@@ -7,7 +7,7 @@
 //!
 //! What one hostile connection can cost before it is cut off, by the default limits. Memory: 64 MiB of unread streams at
 //! the very most (see `transport`), 4 KiB for each request being read and 16 MiB for all large ones together (see
-//! `codec`). CPU: what the throttle lets through, 8 MiB and 1,000 streams a second; 20 invalid gossip messages, 10 invalid
+//! `codec`), and 57 MiB for the openings of runs that members send, all together (see `run`). CPU: what the throttle lets through, 8 MiB and 1,000 streams a second; 20 invalid gossip messages, 10 invalid
 //! requests or 1,000 requests above the share end in a ban. What one address costs: 64 connections and ten more a
 //! second, at about 1 ms a handshake. What all cost: 384 inbound connections, 200 handshakes a second, and the tables: half
 //! a MiB of points and bans (`conduct`), 0.6 MiB of budgets (`gossip`), 2 MiB of gossip that waits for its check (`checks`), 0.3 MiB
@@ -54,8 +54,8 @@ use crate::{
     direct::{Asks, Serving, Wire, ask_error, dial_outcome},
     dissemination::{Checked, Checks, Favour, Reunion, Verdict},
     identity::site_of_peer,
-    link,
     shared::{Shared, peer_of_address},
+    streams::Opened,
     wire::{Asked, Codec, WireAnswer, WireRequest},
 };
 
@@ -72,8 +72,7 @@ pub(crate) struct SwarmTask {
     commands: mpsc::Receiver<Command>,
     asks: Asks,
     serving: Serving,
-    /// Tests of the link to this site that others ask for.
-    links: mpsc::Sender<link::Asked>,
+    asked: StreamsAsked,
     pub(super) publisher: Publisher,
     pub(super) peers: Peers,
     reunion: Reunion,
@@ -83,6 +82,14 @@ pub(crate) struct SwarmTask {
     /// The turn to look at the revocations that a peer shows which takes this node for no member.
     pub(super) looks_at_reasons: Arc<Semaphore>,
     leaving: Option<(Instant, oneshot::Sender<()>)>,
+}
+
+/// Where streams go that peers open.
+pub(crate) struct StreamsAsked {
+    /// Tests of the link to this site.
+    pub(crate) link: mpsc::Sender<Opened>,
+    /// To what runs here.
+    pub(crate) run: mpsc::Sender<Opened>,
 }
 
 /// Commands that are taken before other events have their turn.
@@ -95,7 +102,7 @@ impl SwarmTask {
         swarm: Swarm<Behaviour>,
         shared: Arc<Shared>,
         commands: mpsc::Receiver<Command>,
-        (serving, links): (Serving, mpsc::Sender<link::Asked>),
+        (serving, asked): (Serving, StreamsAsked),
         checks: Checks,
     ) -> SwarmTask {
         let now = shared.clock.now();
@@ -104,7 +111,7 @@ impl SwarmTask {
             commands,
             asks: Asks::new(shared.config.limits.clone()),
             serving,
-            links,
+            asked,
             publisher: Publisher::new(Arc::clone(&shared), checks),
             peers: Peers::new(Arc::clone(&shared)),
             reunion: Reunion::default(),
@@ -189,6 +196,10 @@ impl SwarmTask {
                 self.peers.used(&peer);
                 behaviour.link.open_stream(peer, reply);
             }
+            Command::OpenRun { peer, reply } => {
+                self.peers.used(&peer);
+                behaviour.run.open_stream(peer, reply);
+            }
             Command::Connect(peers) => {
                 for (peer, addresses) in peers {
                     self.dial_peer(peer, addresses);
@@ -238,8 +249,9 @@ impl SwarmTask {
 
     fn trim(&mut self) {
         let mesh: BTreeSet<PeerId> = self.swarm.behaviour().gossip.all_mesh_peers().copied().collect();
-        let asks = &self.asks;
-        for peer in self.peers.to_trim(|peer| mesh.contains(peer) || asks.is_open_to(peer)) {
+        let (asks, runs) = (&self.asks, &self.shared.runs);
+        let is_needed = |peer: &PeerId| mesh.contains(peer) || asks.is_open_to(peer) || runs.is_open_to(peer);
+        for peer in self.peers.to_trim(is_needed) {
             self.shared.count(Counter::ConnectionsTrimmed);
             // An error means that it is gone already.
             let _ = self.swarm.disconnect_peer_id(peer);
@@ -266,7 +278,8 @@ impl SwarmTask {
             SwarmEvent::Behaviour(BehaviourEvent::Gossip(event)) => self.on_gossip_event(event),
             SwarmEvent::Behaviour(BehaviourEvent::Kad(event)) => self.on_kad_event(event),
             SwarmEvent::Behaviour(BehaviourEvent::Proof(event)) => self.on_proof(event),
-            SwarmEvent::Behaviour(BehaviourEvent::Link(asked)) => self.on_link_asked(asked),
+            SwarmEvent::Behaviour(BehaviourEvent::Link(asked)) => self.on_stream(asked, Purpose::Link),
+            SwarmEvent::Behaviour(BehaviourEvent::Run(asked)) => self.on_stream(asked, Purpose::Run),
             SwarmEvent::Behaviour(BehaviourEvent::Ping(ping::Event { peer, connection, result: Err(failure) }))
                 if !matches!(failure, ping::Failure::Unsupported) =>
             {
@@ -430,7 +443,7 @@ impl SwarmTask {
             Asked::Unreadable(offence) => return self.blame(peer, offence),
         };
         self.note_request(&request);
-        if let Err(busy) = self.serving.admit(peer, Some(&request)) {
+        if let Some(busy) = self.serving.throttle(peer, Some(&request)) {
             self.answer(channel, busy);
             self.blame(peer, Offence::RequestFlood);
         } else if let Some((channel, answer)) =
@@ -444,7 +457,7 @@ impl SwarmTask {
     /// A later version may ask what this one does not know: that costs its share of requests, and is no offence.
     fn on_unknown_request(&mut self, peer: PeerId, kind: u16, channel: request_response::ResponseChannel<WireAnswer>) {
         debug!(%peer, kind, "a request that is not understood");
-        if let Err(busy) = self.serving.admit(peer, None) {
+        if let Some(busy) = self.serving.throttle(peer, None) {
             self.answer(channel, busy);
             return self.blame(peer, Offence::RequestFlood);
         }
@@ -453,15 +466,19 @@ impl SwarmTask {
         self.answer(channel, WireAnswer::NotUnderstood { kind });
     }
 
-    /// Asking for tests costs as much as asking for anything else that is large.
-    fn on_link_asked(&mut self, asked: link::Asked) {
-        self.peers.used(&asked.peer);
-        if !self.serving.admit_link_test(asked.peer) {
-            return self.blame(asked.peer, Offence::RequestFlood);
+    /// Asking for a stream costs as much as asking for anything else that is large.
+    fn on_stream(&mut self, opened: Opened, purpose: Purpose) {
+        self.peers.used(&opened.peer);
+        if !self.serving.admit_stream(opened.peer) {
+            return self.blame(opened.peer, Offence::RequestFlood);
         }
+        let to = match purpose {
+            Purpose::Link => &self.asked.link,
+            Purpose::Run => &self.asked.run,
+        };
         // Without room the stream is dropped, which resets it; so is that of a peer that was disconnected since.
-        if self.peers.is_member(&asked.peer) {
-            let _ = self.links.try_send(asked);
+        if self.peers.is_member(&opened.peer) {
+            let _ = to.try_send(opened);
         }
     }
 
@@ -515,6 +532,13 @@ impl SwarmTask {
             self.shared.count(Counter::ConnectionsRefusedFull);
         }
     }
+}
+
+/// What a peer has opened a stream for.
+#[derive(Debug, Clone, Copy)]
+enum Purpose {
+    Link,
+    Run,
 }
 
 /// The offence in a failed answer, if it is one.

@@ -14,14 +14,8 @@ async fn a_banned_peer_is_refused_until_its_ban_ends() {
     let victim = node_with(&[], |config| config.intervals.ban_first = Duration::from_secs(2)).await;
     let identity = Identity::generate().unwrap();
     let (config, _) = config(&identity);
-    let mut swarm = build_swarm(
-        &identity.keypair().unwrap(),
-        &config,
-        (ASK_VERSIONS, &Arc::default()),
-        &Arc::default(),
-        Arc::default(),
-    )
-    .unwrap();
+    let mut swarm =
+        build_swarm(&identity.keypair().unwrap(), &config, (ASK_VERSIONS, &Arc::default()), Arc::default()).unwrap();
     let address = victim.discovery.listen_addresses().remove(0);
     let topic = adverts_topic(&config.grid);
     let mut number = 0_u32;

@@ -280,14 +280,8 @@ async fn a_node_survives_garbage_from_a_real_neighbour() {
     let identity = Identity::generate().unwrap();
     let (config, _) = config(&identity);
     let topic = adverts_topic(&config.grid);
-    let mut swarm = build_swarm(
-        &identity.keypair().unwrap(),
-        &config,
-        (ASK_VERSIONS, &Arc::default()),
-        &Arc::default(),
-        Arc::default(),
-    )
-    .unwrap();
+    let mut swarm =
+        build_swarm(&identity.keypair().unwrap(), &config, (ASK_VERSIONS, &Arc::default()), Arc::default()).unwrap();
     swarm.dial(nodes[0].discovery.listen_addresses().remove(0)).unwrap();
     let foreign = sealed(&identity, "other", 0, advert(&identity, 1));
     let start = Instant::now();

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     LinkError,
     identity::peer_of_site,
-    link::{Asked, Reply},
+    streams::{Opened, Reply},
     swarm_task::{BehaviourEvent, build_swarm},
     wire::{ASK_VERSIONS, WireAnswer},
 };
@@ -51,7 +51,7 @@ async fn two_sites_that_agree_measure_their_link() {
 struct Stranger {
     site: SiteId,
     open: mpsc::Sender<(PeerId, Reply)>,
-    asked: mpsc::Receiver<Asked>,
+    asked: mpsc::Receiver<Opened>,
 }
 
 /// A stranger that is connected with `victim`.
@@ -59,8 +59,7 @@ async fn stranger(victim: &Node) -> Stranger {
     let identity = Identity::generate().unwrap();
     let (config, _) = config(&identity);
     let key = identity.keypair().unwrap();
-    let mut swarm =
-        build_swarm(&key, &config, (ASK_VERSIONS, &Arc::default()), &Arc::default(), Arc::default()).unwrap();
+    let mut swarm = build_swarm(&key, &config, (ASK_VERSIONS, &Arc::default()), Arc::default()).unwrap();
     swarm.dial(victim.discovery.listen_addresses().remove(0)).unwrap();
     let (open, mut opened) = mpsc::channel::<(PeerId, Reply)>(8);
     let (hand_on, asked) = mpsc::channel(8);

@@ -8,11 +8,11 @@ use std::{
     },
 };
 
-use futures::future::join_all;
+use futures::{FutureExt as _, future::join_all};
 
 use super::*;
 use crate::{
-    AskError,
+    AskError, RunError,
     membership::{Learnt, Members, NotMember},
     wire::WireRequest,
 };
@@ -143,8 +143,13 @@ async fn who_proves_nothing_gets_nothing_and_is_cut_off() {
     let its_site = stranger.discovery.site_id().clone();
     eventually("the stranger is connected", || connected(&stranger).contains(&site)).await;
     let core = stranger.discovery.core();
-    let answers =
-        join_all(all_requests(&stranger).into_iter().map(|request| core.request(&site, request, Millis(20_000)))).await;
+    let mut runs = first.inbound.take_runs().unwrap();
+    let (answers, stream) = tokio::join!(
+        join_all(all_requests(&stranger).into_iter().map(|request| core.request(&site, request, Millis(20_000)))),
+        stranger.discovery.open_run(&site, Vec::new())
+    );
+    assert!(matches!(stream, Err(RunError::BrokenOff)), "{stream:?}");
+    assert!(runs.next().now_or_never().is_none(), "its opening was not read");
     for answer in answers {
         assert!(matches!(answer, Err(AskError::Interrupted)), "connected, asked, and cut off: {answer:?}");
     }

@@ -10,6 +10,7 @@ mod gossip_checks;
 mod links;
 mod membership;
 mod next_version;
+mod runs;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -135,7 +136,7 @@ pub(crate) fn shared_alone() -> Arc<Shared> {
     let counters = Arc::new(Counters::default());
     let wanted = FetchQueue::new(PeerHealth::default(), 10, Duration::ZERO, Duration::ZERO);
     let view = SharedView::new(identity.site_id().clone(), (10, 10), wanted, Arc::clone(&counters));
-    let settings = (config, Dialect::default(), Arc::default(), Arc::default());
+    let settings = (config, Dialect::default(), Arc::default());
     Arc::new(Shared::new(identity, settings, view, PeerHealth::default(), counters))
 }
 

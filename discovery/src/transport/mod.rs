@@ -5,5 +5,5 @@ mod throttle;
 
 pub(crate) use self::{
     stack::build,
-    throttle::{Spared, Throttle},
+    throttle::{Throttle, Unthrottled},
 };

@@ -20,7 +20,7 @@ use libp2p::{
     noise, quic, tcp, yamux,
 };
 
-use super::throttle::{Spared, Throttle, ThrottledMuxer};
+use super::throttle::{Throttle, ThrottledMuxer};
 use crate::{addresses::DialFilter, config::TransportKind};
 
 pub(crate) type BoxedTransport = Boxed<(PeerId, StreamMuxerBox)>;
@@ -32,22 +32,22 @@ pub(crate) const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// read, so a connection costs at most 64 MiB, for the few seconds until its requests are cut off.
 const STREAMS_MAX: usize = 256;
 
-/// Builds the transport. Of each connection no more is read than `throttle` allows, beside what is spared.
+/// Builds the transport. Of each connection no more is read than `throttle` allows, beside unthrottled streams.
 ///
 /// # Errors
 /// When the key cannot be used for Noise.
 pub(crate) fn build(
     kind: TransportKind,
     keypair: &Keypair,
-    (throttle, spared): (Throttle, Arc<Spared>),
+    throttle: Throttle,
     dials: &Arc<DialFilter>,
 ) -> Result<BoxedTransport, noise::Error> {
     let transport = match kind {
         TransportKind::TcpAndQuic => tcp_and_quic(keypair, Arc::clone(dials)),
         TransportKind::Memory => memory(keypair),
     }?;
-    let throttled = move |peer, muxer| ThrottledMuxer::new(muxer, throttle, (peer, Arc::clone(&spared)));
-    Ok(transport.map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(throttled(peer, muxer)))).boxed())
+    let throttled = move |muxer| ThrottledMuxer::new(muxer, throttle);
+    Ok(transport.map(move |(peer, muxer), _| (peer, StreamMuxerBox::new(throttled(muxer)))).boxed())
 }
 
 fn multiplexer() -> yamux::Config {
@@ -128,8 +128,7 @@ mod tests {
     async fn nothing_is_dialled_that_the_filter_does_not_allow() {
         let throttle = Throttle { bytes_per_s: 1, streams_per_s: 1 };
         let keypair = Keypair::generate_ed25519();
-        let mut transport =
-            build(TransportKind::TcpAndQuic, &keypair, (throttle, Arc::default()), &Arc::default()).unwrap();
+        let mut transport = build(TransportKind::TcpAndQuic, &keypair, throttle, &Arc::default()).unwrap();
         let options = || DialOpts { role: Endpoint::Dialer, port_use: PortUse::New };
         for (address, is_dialled) in [
             ("/ip4/192.168.77.7/tcp/80", false),

@@ -3,25 +3,22 @@
 //! Every protocol has limits of its own, but each message costs something before such a limit is looked at: a stream to
 //! negotiate, bytes to decrypt and decode. Here the reader simply stops for a while, and flow control makes the sender
 //! wait. Invariant: of one connection at most `burst + rate * t` bytes and streams are taken in any time `t`, beside what
-//! [`Spared`] grants its peer; a connection keeps some 100 bytes for it, and nothing is dropped.
+//! is read of an [`Unthrottled`] stream; a connection keeps some 100 bytes for it, and nothing is dropped.
 
 use std::{
     io,
     pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
 use futures::{AsyncRead, AsyncWrite};
-use libp2p::{
-    PeerId,
-    core::muxing::{StreamMuxer, StreamMuxerBox, StreamMuxerEvent, SubstreamBox},
+use libp2p::core::muxing::{StreamMuxer, StreamMuxerBox, StreamMuxerEvent, SubstreamBox};
+use tokio::{
+    task_local,
+    time::{Sleep, sleep},
 };
-use tokio::time::{Sleep, sleep};
 
 /// What one connection may bring.
 #[derive(Debug, Clone, Copy)]
@@ -30,39 +27,32 @@ pub(crate) struct Throttle {
     pub(crate) streams_per_s: u32,
 }
 
-/// Bytes that are read from one peer as fast as they come, while the link to it is tested.
-#[derive(Debug, Default)]
-pub(crate) struct Spared {
-    left: AtomicU64,
-    peer: Mutex<Option<PeerId>>,
+task_local! {
+    /// Set while a stream is read whose bytes are not counted.
+    static IS_UNTHROTTLED: ();
 }
 
-impl Spared {
-    /// Spares so many bytes of a peer while the grant lives; one grant at a time.
-    pub(crate) fn grant(&self, peer: PeerId, bytes: u64) -> SparedGrant<'_> {
-        *locked(&self.peer) = Some(peer);
-        self.left.store(bytes, Ordering::Relaxed);
-        SparedGrant(self)
-    }
+/// A stream that is read as fast as it comes, and whose bytes are not counted: its own protocol bounds them.
+#[derive(Debug)]
+pub(crate) struct Unthrottled<S>(pub(crate) S);
 
-    fn has(&self, peer: &PeerId) -> bool {
-        // Mostly there is no grant, and no lock to be taken.
-        self.left.load(Ordering::Relaxed) > 0 && *locked(&self.peer) == Some(*peer)
-    }
-
-    fn spend(&self, count: usize) {
-        let take = |left: u64| Some(left.saturating_sub(count as u64));
-        // It always takes.
-        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+impl<S: AsyncRead + Unpin> AsyncRead for Unthrottled<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        IS_UNTHROTTLED.sync_scope((), || Pin::new(&mut self.0).poll_read(context, buffer))
     }
 }
 
-/// Ends what was granted.
-pub(crate) struct SparedGrant<'s>(&'s Spared);
+impl<S: AsyncWrite + Unpin> AsyncWrite for Unthrottled<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
 
-impl Drop for SparedGrant<'_> {
-    fn drop(&mut self) {
-        self.0.left.store(0, Ordering::Relaxed);
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_close(context)
     }
 }
 
@@ -115,18 +105,16 @@ impl Pause {
 /// A connection that is read from only so fast.
 pub(crate) struct ThrottledMuxer {
     inner: StreamMuxerBox,
-    spared: (PeerId, Arc<Spared>),
     bytes: Arc<Mutex<Pace>>,
     streams: Pace,
     pause: Pause,
 }
 
 impl ThrottledMuxer {
-    pub(crate) fn new(inner: StreamMuxerBox, throttle: Throttle, spared: (PeerId, Arc<Spared>)) -> ThrottledMuxer {
+    pub(crate) fn new(inner: StreamMuxerBox, throttle: Throttle) -> ThrottledMuxer {
         let now = Instant::now();
         ThrottledMuxer {
             inner,
-            spared,
             bytes: Arc::new(Mutex::new(Pace::new(throttle.bytes_per_s, now))),
             streams: Pace::new(throttle.streams_per_s, now),
             pause: Pause::default(),
@@ -134,7 +122,7 @@ impl ThrottledMuxer {
     }
 
     fn stream(&self, inner: SubstreamBox) -> ThrottledStream {
-        ThrottledStream { inner, spared: self.spared.clone(), bytes: Arc::clone(&self.bytes), pause: Pause::default() }
+        ThrottledStream { inner, bytes: Arc::clone(&self.bytes), pause: Pause::default() }
     }
 }
 
@@ -167,7 +155,6 @@ impl StreamMuxer for ThrottledMuxer {
 /// A stream of such a connection.
 pub(crate) struct ThrottledStream {
     inner: SubstreamBox,
-    spared: (PeerId, Arc<Spared>),
     bytes: Arc<Mutex<Pace>>,
     pause: Pause,
 }
@@ -180,17 +167,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl AsyncRead for ThrottledStream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        let (peer, spared) = &this.spared;
-        let is_spared = spared.has(peer);
-        if !is_spared {
-            ready!(this.pause.poll(&locked(&this.bytes), context));
+        if IS_UNTHROTTLED.try_with(|()| ()).is_ok() {
+            return Pin::new(&mut this.inner).poll_read(context, buffer);
         }
+        ready!(this.pause.poll(&locked(&this.bytes), context));
         let read = ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
-        if is_spared {
-            spared.spend(read);
-        } else {
-            locked(&this.bytes).spend(read, Instant::now());
-        }
+        locked(&this.bytes).spend(read, Instant::now());
         Poll::Ready(Ok(read))
     }
 }
@@ -211,23 +193,50 @@ impl AsyncWrite for ThrottledStream {
 
 #[cfg(test)]
 mod tests {
+    use futures::{AsyncReadExt as _, FutureExt as _};
     use proptest::prelude::*;
 
     use super::*;
 
-    #[test]
-    fn only_the_peer_that_is_tested_is_spared_and_so_many_bytes() {
-        let (spared, peer) = (Spared::default(), PeerId::random());
-        assert!(!spared.has(&peer));
-        let grant = spared.grant(peer, 10);
-        assert!(spared.has(&peer) && !spared.has(&PeerId::random()));
-        spared.spend(9);
-        assert!(spared.has(&peer));
-        spared.spend(9);
-        assert!(!spared.has(&peer));
-        drop(grant);
-        drop(spared.grant(peer, 10));
-        assert!(!spared.has(&peer), "it ends with the test");
+    /// A muxed stream of zeros.
+    fn zeros() -> ThrottledStream {
+        let inner = SubstreamBox::new(Zeros);
+        let pace = Pace::new(1, Instant::now());
+        ThrottledStream { inner, bytes: Arc::new(Mutex::new(pace)), pause: Pause::default() }
+    }
+
+    struct Zeros;
+
+    impl AsyncRead for Zeros {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(buffer.len()))
+        }
+    }
+
+    impl AsyncWrite for Zeros {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn only_an_unthrottled_stream_is_not_counted() {
+        let (mut throttled, mut buffer) = (zeros(), [0; 1024]);
+        for _ in 0..100 {
+            let read = Unthrottled(&mut throttled).read(&mut buffer).now_or_never();
+            assert_eq!(read.unwrap().unwrap(), 1024);
+        }
+        assert_eq!(throttled.read(&mut buffer).now_or_never().unwrap().unwrap(), 1024, "nothing was counted");
+        assert!(throttled.read(&mut buffer).now_or_never().is_none(), "this was");
+        assert!(Unthrottled(&mut throttled).read(&mut buffer).now_or_never().is_some());
     }
 
     proptest! {

@@ -43,6 +43,14 @@ pub fn link_protocol(grid: &GridId) -> Result<StreamProtocol, NameError> {
     protocol(grid, "link/1")
 }
 
+/// The protocol of streams to what runs on a seat.
+///
+/// # Errors
+/// [`NameError`] when libp2p refuses the name.
+pub fn run_protocol(grid: &GridId) -> Result<StreamProtocol, NameError> {
+    protocol(grid, "run/1")
+}
+
 /// The protocols of direct requests, one a version, in the order of `versions`.
 ///
 /// # Errors

@@ -27,6 +27,8 @@ pub mod rates;
 pub mod receipts;
 pub mod request_view;
 pub mod requests;
+pub mod run;
+pub mod running;
 #[cfg(test)]
 pub mod samples;
 mod schema;
@@ -133,6 +135,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::ChangeOwn(SUBMISSION_COST), routes!(requests::repair_request))
         .with(Access::ReadOwn(LOOK_UP_COST), routes!(takeover::look_up_reservation))
         .with(Access::TakeOver(LOOK_UP_COST), routes!(takeover::take_over_reservation))
+        .with(Access::ChangeOwn(4), routes!(run::open_run))
         .with(Access::Read, routes!(members::show_grid))
         .with(Access::Operator, routes!(members::revoke_member))
         .with(Access::Read, routes!(plan::plan_request))
@@ -153,6 +156,8 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::Operator, routes!(queue::remove_job))
         .with(Access::Operator, routes!(queue::end_job))
         .with(Access::Operator, routes!(queue::extend_job))
+        .with(Access::Operator, routes!(running::list_running))
+        .with(Access::Operator, routes!(running::end_running))
         .with(Access::Operator, routes!(upkeep::drain_site))
         .with(Access::Operator, routes!(upkeep::reload_configuration))
         .with(Access::Read, routes!(usage::show_usage))

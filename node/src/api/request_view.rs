@@ -4,7 +4,7 @@ use std::fmt;
 
 use broker::{
     cost::Cost,
-    ids::{HostId, RequestId, ShapeNumber, SiteId},
+    ids::{HostId, RequestId, SeatNumber, ShapeNumber, SiteId},
     negotiation::{Failure, Loss, Outcome, RequestRecord, Reservation, RoundOutcome},
     plan::{ObjectiveValue, Plan, Reason, Seat},
     request::Request,
@@ -200,6 +200,9 @@ pub struct ReservedHost {
     /// While it is open which host of this class it will be; that is settled when it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<HostId>,
+    /// Which of the request's seats.
+    #[schema(value_type = u32)]
+    pub seat: SeatNumber,
     /// Its own end; that of the reservation is the latest.
     pub end: Time,
     #[schema(value_type = schema::Amounts)]
@@ -317,6 +320,7 @@ fn hosts_of(
             site: grant.site.clone(),
             site_name: words.name,
             host: grant.host().clone(),
+            seat: grant.number,
             end,
             amounts: grant.amounts.clone(),
             cost: grant.agreed.cost,

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     entry::{bookings::Bookings, driver::Coordinator, requests::Requests, waiting::Waiting},
     net::membership::Membership,
+    run::site::RunSite,
     runtime::{audit::AuditLog, changes::Changes, lock::locked, metrics::Metrics, rare::Rare},
     site::{activation::Activations, feed::SharedFeedState, task::SharedLedger},
     trust::{ApiTokens, Secret},
@@ -47,8 +48,10 @@ pub struct ApiState {
     pub sessions: Sessions,
     /// For callers without a token.
     pub strangers: Strangers,
+    /// What runs here.
+    pub run_site: Arc<RunSite>,
     /// Who has changed what.
-    pub audit: AuditLog,
+    pub audit: Arc<AuditLog>,
     /// What this node has done.
     pub metrics: Arc<Metrics>,
     /// Announces changes.

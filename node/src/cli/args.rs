@@ -15,6 +15,7 @@ use super::{
     local_args::LocalArgs,
     output::OutputFormat,
     request_args::{ExtendArgs, PlanArgs, SlotsArgs, SubmitArgs},
+    run_args::{AttachArgs, LogsArgs, PsArgs, RunArgs},
     token_args::TokenArgs,
 };
 use crate::{
@@ -78,6 +79,14 @@ pub enum Command {
     Node(Box<NodeArgs>),
     /// Ask for hosts and wait for the reservation
     Submit(SubmitArgs),
+    /// Run a command on every host of a reservation: a new one for just as long as it takes, or one that stands
+    Run(Box<RunArgs>),
+    /// Go on watching a run that was left, and send it signals
+    Attach(AttachArgs),
+    /// Show what a run has printed
+    Logs(LogsArgs),
+    /// List what runs on the seats of your reservations
+    Ps(PsArgs),
     /// Show where a request would be placed; nothing is held
     Plan(PlanArgs),
     /// Plan many requests together, and reserve them
@@ -131,6 +140,9 @@ pub enum Command {
     /// Write the manual pages into a directory
     #[command(hide = true)]
     Man(ManArgs),
+    /// Keep the run of a seat (the node starts this)
+    #[command(hide = true)]
+    Keeper(KeeperArgs),
 }
 
 /// `kolo list`
@@ -281,6 +293,17 @@ pub struct CompletionsArgs {
 #[derive(Debug, Args)]
 pub struct ManArgs {
     /// Where the pages go; must exist
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+/// `kolo keeper`
+#[derive(Debug, Args)]
+pub struct KeeperArgs {
+    /// Become the command instead
+    #[arg(long)]
+    pub launch: bool,
+    /// The directory of the run
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }

@@ -92,12 +92,14 @@ pub struct Client {
     agent: Agent,
     base: String,
     shown: Shown,
+    /// Who has signed the certificates of nodes that are trusted.
+    authorities: Arc<[Certificate<'static>]>,
 }
 
 impl Client {
     /// A client of the node at `base` (`http://address:port`).
     pub fn new(base: String, shown: Shown) -> Client {
-        Client { agent: limited().build().into(), base, shown }
+        Client { agent: limited().build().into(), base, shown, authorities: Arc::default() }
     }
 
     /// The same client, that says otherwise who it is.
@@ -112,13 +114,24 @@ impl Client {
 
     /// The same client, for nodes whose certificates one of `authorities` has signed.
     pub fn trusting(self, authorities: Vec<Certificate<'static>>) -> Client {
+        let known = authorities.clone().into();
         // Two providers are in the tree, so none is the default one; this is the one that the node serves with.
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = TlsConfig::builder()
             .root_certs(RootCerts::from(authorities))
             .unversioned_rustls_crypto_provider(provider)
             .build();
-        Client { agent: limited().tls_config(tls).build().into(), ..self }
+        Client { agent: limited().tls_config(tls).build().into(), authorities: known, ..self }
+    }
+
+    /// Host and port of the node.
+    pub(super) fn address(&self) -> &str {
+        self.base.split_once("://").map_or(&self.base, |(_, address)| address)
+    }
+
+    /// Who has signed the certificates of nodes that are trusted.
+    pub(super) fn authorities(&self) -> &[Certificate<'static>] {
+        &self.authorities
     }
 
     /// A nonce for one call, and which node of which grid answers.
@@ -132,7 +145,10 @@ impl Client {
     }
 
     /// The header that says who calls; none when the call says so itself.
-    fn authorization(&self, method: &Method, path: &str) -> Result<Option<String>, CliError> {
+    ///
+    /// # Errors
+    /// [`CliError`] when a call cannot be signed.
+    pub(super) fn authorization(&self, method: &Method, path: &str) -> Result<Option<String>, CliError> {
         match &self.shown {
             Shown::Nothing => Ok(None),
             Shown::Token { token, .. } => Ok(Some(format!("Bearer {token}"))),
@@ -362,6 +378,12 @@ pub fn token_path(name: &str) -> String {
 /// The path of what a request has of this site.
 pub fn promised_path(selector: &str) -> String {
     escaped("/v1/local/promised/", selector)
+}
+
+/// The path that ends what a request runs on this site.
+pub fn running_path(selector: &str, seat: Option<u32>, reason: &str) -> String {
+    let seat = seat.map_or_else(String::new, |seat| format!("&seat={seat}"));
+    escaped(&(escaped("/v1/local/running/", selector) + "?reason="), reason) + &seat
 }
 
 /// The path of an entry of own work.

@@ -128,6 +128,11 @@ impl CliError {
         CliError::Failed { message: message.into(), exit: Exit::Failure }
     }
 
+    /// `kolo run` could not run its command, or not to its end.
+    pub fn of_run(code: u8, message: impl Into<String>) -> CliError {
+        CliError::Failed { message: message.into(), exit: Exit::Run(code) }
+    }
+
     /// A plan was asked and there is none.
     pub fn no_placement(why: &str) -> CliError {
         CliError::Failed { message: format!("no placement: {why}"), exit: Exit::NoPlacement }

@@ -19,6 +19,8 @@ pub enum Exit {
     Refused,
     /// Bad usage.
     Usage,
+    /// As the command on its seats, or as `kolo run` says.
+    Run(u8),
 }
 
 impl Exit {
@@ -31,6 +33,7 @@ impl Exit {
             Exit::Unreachable => 3,
             Exit::Refused => 4,
             Exit::Usage => 64,
+            Exit::Run(code) => code,
         }
     }
 

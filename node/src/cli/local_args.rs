@@ -30,6 +30,10 @@ pub enum LocalCommand {
     Queue(QueueArgs),
     /// Take this site's hosts back from a request; its user gets others if there are any
     Evict(LocalEvictArgs),
+    /// List what users run on this site's hosts
+    Running,
+    /// End what a request runs on this site's hosts, at once
+    End(LocalEndArgs),
 }
 
 /// `kolo local add`
@@ -151,4 +155,18 @@ pub struct LocalEvictArgs {
     /// Id of the request, or the unique beginning of one
     #[arg(value_name = "REQUEST")]
     pub request: String,
+}
+
+/// `kolo local end`
+#[derive(Debug, Args)]
+pub struct LocalEndArgs {
+    /// Id of the request, or the unique beginning of one
+    #[arg(value_name = "REQUEST")]
+    pub request: String,
+    /// Only on this seat
+    #[arg(long, value_name = "SEAT")]
+    pub seat: Option<u32>,
+    /// What its user is told
+    #[arg(long, value_name = "TEXT", default_value = "the owner needs the machine")]
+    pub reason: String,
 }

@@ -19,6 +19,8 @@ mod price;
 pub mod report;
 mod request;
 mod request_args;
+mod run;
+mod run_args;
 #[cfg(test)]
 mod samples;
 pub mod script;
@@ -77,6 +79,10 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::Explain(args) => commands::explain::run(&mut context, &args),
         Command::Receipt(args) => commands::receipt::run(&mut context, &args),
         Command::Slots(args) => commands::slots::run(&mut context, &args),
+        Command::Run(args) => commands::run::run(&mut context, &args),
+        Command::Attach(args) => commands::attach::attach(&mut context, &args),
+        Command::Ps(args) => commands::ps::run(&mut context, &args),
+        Command::Logs(args) => commands::attach::logs(&mut context, &args),
         Command::Wait(args) => commands::wait::run(&mut context, &args),
         Command::Extend(args) => commands::extend::run(&mut context, &args),
         Command::Gantt(args) => commands::gantt::run(&mut context, &args),
@@ -87,6 +93,7 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::Open => commands::open::run(&mut context),
         Command::Completions(args) => commands::completions::run(&mut context, &args),
         Command::Man(args) => commands::man::run(&args),
+        Command::Keeper(args) => commands::keeper::run(&args),
         Command::Cancel(args) => commands::cancel::run(&mut context, &args),
         Command::Repair(args) => commands::repair::run(&mut context, &args),
         Command::Sites => commands::sites::run(&mut context),

@@ -10,7 +10,7 @@ use broker::{
 };
 use serde::Serialize;
 
-use super::{client::Client, commands::Context, error::CliError, grid_args::KeyArgs};
+use super::{client::Client, commands::Context, error::CliError, grid_args::KeyArgs, run::seat::Opener};
 use crate::{
     api::{session::Challenge, waiting::AddQuestion},
     trust::{Signer, new_request_id},
@@ -122,6 +122,17 @@ pub fn to_wait(
     };
     let signed = requests.into_iter().map(sign).collect::<Result<_, CliError>>()?;
     Ok(AddQuestion { requests: Vec::new(), signed })
+}
+
+/// The grid of the node that answers, and who signs for its user what is wanted of seats: the user, or else the node.
+///
+/// # Errors
+/// As for [`submission`].
+pub fn opener(context: &Context, client: &Client, args: &KeyArgs) -> Result<(String, Opener), CliError> {
+    if let Some((node, signer)) = signer(context, client, args)? {
+        return Ok((node.grid, Opener::Key(Box::new(signer.key))));
+    }
+    Ok((client.challenge("GET", "/v1/requests")?.grid, Opener::Node))
 }
 
 /// The node that answers and who signs for it; none when the user has no key for its grid.

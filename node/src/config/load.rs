@@ -47,6 +47,12 @@ use crate::{
 
 /// How addresses begin that only nodes of the same process reach.
 const INSIDE_PROCESS: &str = "/memory/";
+/// As many processes as a system has.
+const RUNNER_PROCESSES_MAX: u64 = 1 << 22;
+/// More than may be on its way to a user, so that one who is attached is never waited for in vain.
+const RUNNER_SPOOL_MIB_MIN: u64 = 8;
+/// A kept output that fills no disk by itself.
+const RUNNER_SPOOL_MIB_MAX: u64 = 1 << 20;
 /// The log of the hook's runs, in the data directory.
 const ACTIVATION_LOG_FILE: &str = "activation.log";
 /// Longest name of a site in bytes; the same as that of a host, since it names the detected machine too.
@@ -177,6 +183,7 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
     let mut hosts = hosts(&settings, places, machine_name, &data_dir)?;
     let pricing = pricing(&settings, places, &mut hosts)?;
     check_programs(&mut settings, places)?;
+    check_runner(&settings, places)?;
     if let Some(contact) = &settings.contact {
         contact::check(contact).map_err(|error| places.wrong("contact", error))?;
     }
@@ -497,6 +504,16 @@ fn check_programs(settings: &mut Settings, places: &Places) -> Result<(), Config
         return Err(places.wrong("local.reach", "expected 1min to half of ledger.farthest_future"));
     }
     Ok(())
+}
+
+/// What runs commands. Whether this machine can is found when the node starts.
+fn check_runner(settings: &Settings, places: &Places) -> Result<(), ConfigError> {
+    if let Some(path) = settings.runner_paths.iter().find(|path| !Path::new(path).is_absolute() || path.contains('\0'))
+    {
+        return Err(places.wrong("runner_paths", format!("{path:?} is no absolute path")));
+    }
+    within(places, "runner_processes", settings.runner_processes, 1, RUNNER_PROCESSES_MAX)?;
+    within(places, "runner_spool_mib", settings.runner_spool_mib, RUNNER_SPOOL_MIB_MIN, RUNNER_SPOOL_MIB_MAX)
 }
 
 fn check_batches(settings: &BatchSettings, places: &Places) -> Result<(), ConfigError> {

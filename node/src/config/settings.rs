@@ -26,6 +26,7 @@ use super::{
     prices::PriceTable,
     values::{Binding, LogFormat, Loss, Percent, Program, Rate},
 };
+use crate::run::Runner;
 
 /// Where the local API listens unless told otherwise.
 pub const DEFAULT_API: &str = "127.0.0.1:7740";
@@ -63,6 +64,20 @@ settings! {
         uplink: Option<Rate> = None, "RATE", unset "no limit", example "\"1Gbit/s\"";
         /// Whether other sites may measure the link to this one (kolo doctor --link-with).
         uplink_tests: bool = false, "BOOL";
+        /// What runs the commands of users on the seats that they have reserved (docs/run.md): none (no sandbox) or bubblewrap.
+        runner: Option<Runner> = None, "RUNNER", unset "no command is run", example "\"bubblewrap\"";
+        /// User of this machine that commands run as; a node that runs as root needs one.
+        runner_user: Option<String> = None, "USER", unset "the user of the node, who must not be root", example "\"nobody\"";
+        /// Directories beside the scratch directory of a command that it may read and write, as far as its user may.
+        runner_paths: Vec<String> = Vec::new(), "DIR", example "[\"/srv/data\"]";
+        /// Whether commands in a sandbox have the network of the machine; without a sandbox they always have.
+        runner_network: bool = false, "BOOL";
+        /// Most processes and threads of the commands' user beside those that he has when a command starts.
+        runner_processes: u64 = 512, "COUNT";
+        /// Most output of a run that is kept, of each of its two outputs, in MiB; at least 8.
+        runner_spool_mib: u64 = 64, "MIB";
+        /// Where scratch directories of commands are made.
+        runner_scratch: Option<PathBuf> = None, "DIR", unset "the system's directory for temporary files", example "\"/scratch\"";
         /// Prices and conditions of hosts as an inline TOML table, such as '{ per_hour = { cpu = "6.00" } }'; of tables that hold at the same time the later counts.
         price: Option<Vec<PriceTable>> = None, "TABLE", unset "everything is free";
         /// How far ahead prices that change with the hour are published; a later start has the highest.

@@ -17,7 +17,6 @@ use hyper::{
 };
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::{GracefulShutdown, Watcher},
     service::TowerToHyperService,
 };
 use socket2::SockRef;
@@ -126,10 +125,10 @@ async fn serve_door(
     mut places: Places,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let ending = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     // An error says that the node is gone already.
-    let mut stop = pin!(async move { drop(stopped.wait_for(|stopped| *stopped).await) });
+    let ending = stopped.clone();
+    let mut stop = pin!(stop_said(&mut stopped));
     loop {
         tokio::select! {
             () = &mut stop => break,
@@ -139,7 +138,7 @@ async fn serve_door(
                     if let Some(place) = places.take(from) {
                         let (tls, router, idle) = (tls.clone(), router.clone(), places.limits.idle);
                         let peer = Peer(prefix_of(from.ip()));
-                        let calls = Calls { router, peer, watcher: ending.watcher(), idle };
+                        let calls = Calls { router, peer, stopped: ending.clone(), idle };
                         connections.spawn(serve_connection(stream, tls, calls, place));
                     }
                 }
@@ -153,14 +152,19 @@ async fn serve_door(
         }
     }
     drop(listener);
-    ending.shutdown().await;
+    while connections.join_next().await.is_some() {}
+}
+
+/// Waits until the doors are to be closed. An error says that the node is gone already.
+async fn stop_said(stopped: &mut watch::Receiver<bool>) {
+    drop(stopped.wait_for(|stopped| *stopped).await);
 }
 
 /// What is needed to serve the calls of one connection.
 struct Calls {
     router: Router,
     peer: Peer,
-    watcher: Watcher,
+    stopped: watch::Receiver<bool>,
     idle: Duration,
 }
 
@@ -181,7 +185,7 @@ async fn serve_connection(stream: TcpStream, tls: Option<Tls>, calls: Calls, _pl
 
 impl Calls {
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let Calls { router, peer, watcher, idle } = self;
+        let Calls { router, peer, mut stopped, idle } = self;
         let router = TowerToHyperService::new(router);
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(peer);
@@ -191,8 +195,17 @@ impl Calls {
             .timer(TokioTimer::new())
             .header_read_timeout(idle)
             .max_buf_size(HEADER_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service);
-        if let Err(error) = watcher.watch(connection).await {
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        let mut connection = pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = stop_said(&mut stopped) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
             debug!(%error, "a connection has ended");
         }
     }

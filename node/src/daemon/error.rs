@@ -5,6 +5,7 @@ use std::{io, net::SocketAddr};
 use crate::{
     api::tls::TlsError,
     net::membership::MembershipError,
+    run::RunError,
     storage::{StoreError, data_dir::DataDirError},
 };
 
@@ -50,6 +51,9 @@ pub enum DaemonError {
         /// What is wrong.
         detail: String,
     },
+    /// What users run.
+    #[error("the runs of users: {0}")]
+    Runs(RunError),
     /// A part of the node has ended that must not.
     #[error("{0}")]
     Stopped(String),

@@ -7,6 +7,7 @@
 mod clock_watch;
 mod doors;
 mod error;
+mod runs;
 
 use std::{
     collections::BTreeSet,
@@ -50,7 +51,6 @@ use crate::{
     },
     net::membership::Membership,
     runtime::{
-        audit::AuditLog,
         changes::Changes,
         clock::{Clock, unix_ms},
         metrics::Metrics,
@@ -119,8 +119,7 @@ async fn run_from(
     let clock = Clock::start();
     let data_dir = DataDir::open(&config.data_dir)?;
     let grid = data_dir.grid(config.grid.clone())?;
-    let (token, tokens) = (data_dir.token()?, data_dir.tokens()?);
-    let identity = data_dir.identity()?;
+    let (token, tokens, identity) = (data_dir.token()?, data_dir.tokens()?, data_dir.identity()?);
     let (store, remembered, waiting) = open_store(&config, &data_dir, identity.site_id(), clock).await?;
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, shares).await?;
@@ -133,7 +132,7 @@ async fn run_from(
     let ledger = open_ledger(&config, &gate, &identity, incarnation, kept, clock);
     let membership = Arc::new(Membership::open(&data_dir, &site_id, grid.clone(), gate.clone(), clock)?);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;
-    let (discovery, inbound) = discovery::start(identity, discovery_config).await?;
+    let (discovery, mut inbound) = discovery::start(identity, discovery_config).await?;
     let ((own_site, queue), (failed, failures)) = (own_site(site_id.clone()), mpsc::channel(1));
     let coordinator = coordinator(&discovery, &grid, own_site, &store, clock, &failed);
     let (changes, shown) = (Changes::default(), Activations::default());
@@ -142,6 +141,7 @@ async fn run_from(
     let feed = Feed::new(&config, coordinator.own_site.clone(), ledger.clone(), clock, metrics.clone());
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), observers));
     let upkeep = upkeep((&config, &grid), source, doors.tls(), (data_dir, gate, ledger.clone(), discovery.clone()));
+    let (runs, audit) = runs::site(&config, &upkeep.data_dir, (&discovery, &grid), (&ledger, clock))?;
     let api = Arc::new(ApiState {
         activations: shown.clone(),
         discovery: discovery.clone(),
@@ -156,7 +156,8 @@ async fn run_from(
         tokens,
         sessions: Sessions::default(),
         strangers: Strangers::new(Instant::now()),
-        audit: AuditLog::at(upkeep.data_dir.path()),
+        run_site: runs.clone(),
+        audit,
         metrics: metrics.clone(),
         changes,
         name: config.name.clone(),
@@ -178,14 +179,20 @@ async fn run_from(
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     beside.spawn(feed.run());
+    beside.spawn(runs.serve(inbound.take_runs()));
     beside.spawn(keep_up(upkeep, clock, run_batches(api.clone()))?);
-    let ended = first_to_end(discovery.ended(), &mut beside);
-    let result = serve((site, inbound), doors, api, (failures, ended), peers, stop).await;
+    let end = (failures, first_to_end(discovery.ended(), &mut beside));
+    let result = serve((site, inbound), doors, api, end, peers, stop).await;
+    close(beside, discovery, &store).await;
+    result
+}
+
+/// Ends what runs beside the site, and discovery last.
+async fn close(mut beside: JoinSet<()>, discovery: Discovery, store: &Store) {
     beside.shutdown().await;
-    remember_peers(&discovery, &store, Vec::new()).await;
+    remember_peers(&discovery, store, Vec::new()).await;
     discovery.shutdown().await;
     info!("stopped");
-    result
 }
 
 fn coordinator(
@@ -312,7 +319,7 @@ async fn serve(
 async fn first_to_end(of_discovery: impl Future<Output = &'static str>, beside: &mut JoinSet<()>) -> String {
     let name = tokio::select! {
         name = of_discovery => name,
-        Some(_) = beside.join_next() => "activation, feed, reload or batches",
+        Some(_) = beside.join_next() => "activation, feed, runs, reload or batches",
     };
     format!("the task {name:?} has ended; what it said is above")
 }

@@ -24,6 +24,7 @@ use discovery::{
 use tracing::{info, warn};
 
 use crate::{
+    run::opening::{Opening, Wish},
     runtime::{clock::Clock, lock::locked},
     storage::data_dir::DataDir,
     trust::{self, GridFile, RevocationFile, Signer, TrustFileError, Wallet},
@@ -212,6 +213,15 @@ impl Membership {
         let signer = self.operator()?;
         let id = trust::new_request_id()?;
         Ok(signer.sign(&self.grid.id, &self.site, id, request, self.clock.now().utc, None)?)
+    }
+
+    /// Signs what is wanted of a seat, from now on, with the key of the operator of this node.
+    ///
+    /// # Errors
+    /// As for [`Membership::sign_for_operator`].
+    pub fn sign_run(&self, wish: Wish) -> Result<Opening, SignError> {
+        let signer = self.operator()?;
+        Ok(wish.issued(self.clock.now().utc).sign(&signer.key).map_err(TrustFileError::from)?)
     }
 
     fn operator(&self) -> Result<Arc<Signer>, SignError> {

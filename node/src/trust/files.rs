@@ -37,7 +37,7 @@ pub fn open_directory(path: &Path) -> Result<(), TrustFileError> {
 }
 
 /// Reads a text of at most `bytes_max` bytes; none when there is no such file.
-pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Option<String>, TrustFileError> {
+pub fn read(path: &Path, bytes_max: u64) -> Result<Option<String>, TrustFileError> {
     let failed = failed(path, "read it");
     let file = match fs::File::open(path) {
         Ok(file) => file,
@@ -68,7 +68,7 @@ pub(super) fn create(path: &Path, text: &str) -> Result<(), TrustFileError> {
 }
 
 /// Writes a file, in place of the one that may be there.
-pub(super) fn replace(path: &Path, text: &str) -> Result<(), TrustFileError> {
+pub fn replace(path: &Path, text: &str) -> Result<(), TrustFileError> {
     let temporary = write_beside(path, text)?;
     fs::rename(&temporary, path).map_err(failed(path, "write it"))?;
     sync_directory(path)

@@ -5,7 +5,7 @@
 
 mod api_tokens;
 mod error;
-mod files;
+pub mod files;
 mod grid_file;
 mod issue;
 mod issued;

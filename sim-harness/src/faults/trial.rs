@@ -148,22 +148,7 @@ impl Trial {
         }
         let mut trial = Trial::new(options, [random, attacks, fates], canary, keeps_history);
         let World { grid, fates, .. } = &mut trial.world;
-        if let Some(demands) = grid.options.demands.clone() {
-            for (site, node) in (0..).zip(&mut grid.nodes) {
-                let hosts = node.hosts.iter_mut().map(|(host, _)| host);
-                hosts.zip(demands.speeds_of(site)).for_each(|(host, speed)| host.speed = speed);
-                node.hosts_at_first.clone_from(&node.hosts);
-            }
-        }
-        if let Some(classes) = grid.options.classes.clone() {
-            (0..).zip(&mut grid.nodes).for_each(|(site, node)| classes.apply(site, node));
-        }
-        if let Some(links) = grid.options.links.clone() {
-            for (site, node) in (0..).zip(&mut grid.nodes) {
-                node.uplink = links.uplink_of(site);
-                node.uplink_at_first = node.uplink;
-            }
-        }
+        furnish(grid);
         owners::plan(grid);
         plan_ahead(grid);
         if let Some(batches) = grid.options.batches.clone() {
@@ -434,4 +419,24 @@ fn inject_fault(grid: &mut Grid) {
     }
     let after = grid.random.random_range(200..=2_500);
     grid.after(after, Event::Fault);
+}
+
+/// Gives the sites the hosts and links of the seed.
+fn furnish(grid: &mut Grid) {
+    if let Some(demands) = grid.options.demands.clone() {
+        for (site, node) in (0..).zip(&mut grid.nodes) {
+            let hosts = node.hosts.iter_mut().map(|(host, _)| host);
+            hosts.zip(demands.speeds_of(site)).for_each(|(host, speed)| host.speed = speed);
+            node.hosts_at_first.clone_from(&node.hosts);
+        }
+    }
+    if let Some(classes) = grid.options.classes.clone() {
+        (0..).zip(&mut grid.nodes).for_each(|(site, node)| classes.apply(site, node));
+    }
+    if let Some(links) = grid.options.links.clone() {
+        for (site, node) in (0..).zip(&mut grid.nodes) {
+            node.uplink = links.uplink_of(site);
+            node.uplink_at_first = node.uplink;
+        }
+    }
 }

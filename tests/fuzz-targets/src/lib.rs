@@ -61,6 +61,7 @@ mod tests {
         asks: "ask",
         envelopes: "envelope",
         written_names: "names",
+        runs: "run",
         bodies_and_queries: "api",
         configurations: "config",
         entries: "entries",

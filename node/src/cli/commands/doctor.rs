@@ -10,6 +10,7 @@ mod feed;
 mod finding;
 mod identity;
 mod link;
+mod runner;
 mod running;
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
@@ -40,7 +41,7 @@ const FREE_MIB_MIN: u64 = 256;
 type Check = fn(&Path) -> Vec<Finding>;
 
 /// All checks, in the order in which they are shown.
-const CHECKS: [Check; 3] = [check_directory, check_disk, check_ledger];
+const CHECKS: [Check; 4] = [check_directory, check_disk, check_ledger, runner::check];
 
 #[derive(Debug, Serialize)]
 struct Findings {

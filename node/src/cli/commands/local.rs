@@ -10,9 +10,12 @@ use serde::Serialize;
 
 use super::{Context, own_queue};
 use crate::{
-    api::local::{LocalEntry, LocalList, LocalView, PromiseView, TakenBack},
+    api::{
+        local::{LocalEntry, LocalList, LocalView, PromiseView, TakenBack},
+        running::{RunningList, RunningView},
+    },
     cli::{
-        client::{local_path, promised_path},
+        client::{local_path, promised_path, running_path},
         error::CliError,
         exit::Exit,
         local_args::{AmountArgs, LocalAddArgs, LocalArgs, LocalCommand},
@@ -45,6 +48,15 @@ pub fn run(context: &mut Context, args: &LocalArgs) -> Result<Exit, CliError> {
         LocalCommand::Evict(args) => {
             let taken: TakenBack = context.connect()?.delete(&promised_path(&args.request))?;
             context.output.print(&taken)?;
+        }
+        LocalCommand::Running => {
+            let list: RunningList = context.connect()?.get("/v1/local/running")?;
+            context.output.print(&list)?;
+        }
+        LocalCommand::End(args) => {
+            let path = running_path(&args.request, args.seat, &args.reason);
+            let list: RunningList = context.connect()?.delete(&path)?;
+            context.output.print(&list)?;
         }
     }
     Ok(Exit::Done)
@@ -134,6 +146,29 @@ fn promised_text(promised: &[PromiseView], look: &Look) -> String {
         ]
     };
     columns(look, ["REQUEST", "USER", "HOST", "GIVES", "FROM", "UNTIL"], promised.iter().map(row))
+}
+
+impl Report for RunningList {
+    fn text(&self, look: &Look) -> String {
+        if self.running.is_empty() {
+            return "users run nothing on this site\n".to_owned();
+        }
+        let row = |run: &RunningView| {
+            [
+                run.request.to_string(),
+                run.seat.to_string(),
+                run.user_key.clone(),
+                or_dash(run.pid.map_or_else(String::new, |pid| pid.to_string())),
+                format_time(run.end, &look.zone),
+                run.command.join(" "),
+            ]
+        };
+        columns(look, ["REQUEST", "SEAT", "USER", "PID", "UNTIL", "COMMAND"], self.running.iter().map(row))
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.running.iter().map(|run| run.request.to_string()).collect()
+    }
 }
 
 impl Report for TakenBack {

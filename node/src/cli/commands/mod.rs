@@ -2,6 +2,7 @@
 //!
 //! Invariant: a command checks all that was typed before it talks to anybody, and prints its result once.
 
+pub mod attach;
 pub mod batch;
 mod batch_file;
 mod batch_submit;
@@ -15,6 +16,7 @@ pub mod gantt;
 pub mod grid;
 pub mod hosts;
 pub mod join;
+pub mod keeper;
 pub mod list;
 pub mod local;
 pub mod man;
@@ -24,8 +26,11 @@ mod own_queue;
 pub mod plan;
 mod plan_batch;
 mod plan_offline;
+pub mod ps;
 pub mod receipt;
 pub mod repair;
+pub mod run;
+mod seats;
 pub mod show;
 pub mod sites;
 pub mod slots;

@@ -1,6 +1,6 @@
 //! `kolo plan`: where a request would be placed, by the node's present view or offline on a snapshot. Nothing is held.
 
-use broker::request::Request;
+use broker::{ids::SeatNumber, request::Request};
 use serde::Serialize;
 
 use super::{Context, plan_offline, with_suggestion};
@@ -72,11 +72,12 @@ impl Report for Planned<'_> {
 }
 
 fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
-    let host = |host: &PlannedHost| ReservedHost {
+    let host = |(seat, host): (u32, &PlannedHost)| ReservedHost {
         site: host.site.clone(),
         site_name: host.site_name.clone(),
         host: host.id.clone(),
         class: None,
+        seat: SeatNumber(seat),
         end: host.end,
         amounts: host.amounts.clone(),
         cost: host.cost,
@@ -94,7 +95,7 @@ fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
         efficiency: plan.efficiency,
         efficiency_bound: plan.efficiency_bound,
         start_proven: plan.start_proven,
-        hosts: plan.hosts.iter().map(host).collect(),
+        hosts: (0..).zip(&plan.hosts).map(host).collect(),
     }
 }
 

@@ -16,6 +16,7 @@ mod gate;
 mod golden;
 mod journal;
 mod names;
+mod run;
 mod statement;
 mod texts;
 mod trust;
@@ -36,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     direct::ASK,
     envelope::ENVELOPE,
     names::NAMES,
+    run::RUN,
     // What people, programs and disks give a node.
     api::API,
     config::CONFIG,

@@ -1,0 +1,133 @@
+//! What users run on this site's hosts, for its owner: listed, and ended with a reason that its user reads.
+
+use std::sync::Arc;
+
+use axum::{Extension, Json, extract::State, http::StatusCode};
+use broker::{
+    ids::{RequestId, SeatNumber},
+    time::Time,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    authority::About,
+    extract::{Path, Query},
+    problem::Problem,
+    requests::ambiguous,
+    state::ApiState,
+};
+use crate::run::{Keepers, KeptRun, RunError, RunId, RunState};
+
+/// Answer of `GET /v1/local/running`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RunningList {
+    /// What runs, or waits for the word of its user.
+    pub running: Vec<RunningView>,
+}
+
+/// A run on a seat of this site.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RunningView {
+    pub request: RequestId,
+    #[schema(value_type = u32)]
+    pub seat: SeatNumber,
+    /// The number of the run.
+    pub run: u64,
+    /// The key of its user.
+    pub user_key: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Its process; none while it waits for the word of its user.
+    pub pid: Option<u32>,
+    /// When it ends at the latest.
+    pub end: Time,
+}
+
+impl RunningView {
+    fn of(kept: &KeptRun) -> Option<RunningView> {
+        let pid = match kept.state {
+            RunState::Waiting => None,
+            RunState::Running { pid } => Some(pid),
+            RunState::Ended(_) => return None,
+        };
+        let order = &kept.task.order;
+        Some(RunningView {
+            request: order.request.clone(),
+            seat: order.seat,
+            run: order.run.0,
+            user_key: kept.task.user.to_string(),
+            command: order.command.clone(),
+            pid,
+            end: kept.task.deadline,
+        })
+    }
+}
+
+/// What runs here, with its names.
+async fn running(state: &ApiState) -> Result<Vec<(RunId, RunningView)>, Problem> {
+    let Some(keepers) = state.run_site.keepers().cloned() else { return Ok(Vec::new()) };
+    let kept = on_disk(move || keepers.list()).await?;
+    Ok(kept.iter().filter_map(|kept| Some((RunId::of(&kept.task), RunningView::of(kept)?))).collect())
+}
+
+/// Does what the disk is needed for.
+async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> Result<T, RunError> + Send + 'static) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string());
+    let done = done.and_then(|done| done.map_err(|error| error.to_string()));
+    done.map_err(|why| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why))
+}
+
+/// What users run on this site's hosts.
+#[utoipa::path(get, path = "/local/running", tag = "grid", responses((status = 200, description = "Done", body = RunningList)))]
+pub async fn list_running(State(state): State<Arc<ApiState>>) -> Result<Json<RunningList>, Problem> {
+    let running = running(&state).await?.into_iter().map(|(_, view)| view).collect();
+    Ok(Json(RunningList { running }))
+}
+
+/// What is ended, and why.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct EndQuery {
+    /// Only on this seat.
+    seat: Option<u32>,
+    /// What its user is told.
+    reason: Option<String>,
+}
+
+/// Ends what a request runs on this site's hosts; its user is told the reason.
+#[utoipa::path(delete, path = "/local/running/{id}", tag = "grid", params(("id" = String, Path, description = "The id of a request, or the unique beginning of one"), EndQuery), responses((status = 200, description = "Done", body = RunningList)))]
+pub async fn end_running(
+    State(state): State<Arc<ApiState>>,
+    Path(selector): Path,
+    Query(query): Query<EndQuery>,
+) -> Result<(Extension<About>, Json<RunningList>), Problem> {
+    let mut found = running(&state).await?;
+    found.retain(|(id, _)| {
+        let is_seat = query.seat.is_none_or(|seat| id.seat.0 == seat);
+        is_seat && (id.request.as_str() == selector || id.request.begins_with(&selector))
+    });
+    let Some((first, _)) = found.first() else {
+        let detail = format!("nothing of a request {selector:?} runs on this site");
+        return Err(Problem::new(StatusCode::NOT_FOUND, detail));
+    };
+    let request = first.request.clone();
+    if found.iter().any(|(id, _)| id.request != request) {
+        return Err(ambiguous(format!("{selector:?} is the beginning of several requests; give more of the id")));
+    }
+    let (ids, views): (Vec<RunId>, Vec<RunningView>) = found.into_iter().unzip();
+    if let Some(keepers) = state.run_site.keepers().cloned() {
+        let why = query.reason.unwrap_or_else(|| "the owner needs the machine".to_owned());
+        on_disk(move || ids.iter().try_for_each(|id| end(&keepers, id, &why))).await?;
+    }
+    Ok((About::of(&request), Json(RunningList { running: views })))
+}
+
+fn end(keepers: &Keepers, id: &RunId, why: &str) -> Result<(), RunError> {
+    match keepers.end(id, why) {
+        // It has ended by itself meanwhile.
+        Err(RunError::Over | RunError::Unknown) => Ok(()),
+        ended => ended,
+    }
+}

@@ -1,0 +1,57 @@
+//! `kolo attach` and `kolo logs`: back to what runs, or ran, on the seats of a reservation.
+
+use super::{
+    Context, path_of,
+    seats::{self, Common},
+};
+use crate::{
+    api::request_view::RequestView,
+    cli::{
+        error::CliError,
+        exit::Exit,
+        output::remark,
+        run::job::{JobEnd, Terms},
+        run_args::{AttachArgs, LogsArgs, SeatsArgs, StdinTo},
+        signing,
+    },
+    run::opening::Wish,
+    text::safe::safe,
+};
+
+/// Runs `kolo attach`: the exit code is that of `kolo run`.
+///
+/// # Errors
+/// [`CliError`].
+pub fn attach(context: &mut Context, args: &AttachArgs) -> Result<Exit, CliError> {
+    watch(context, &args.seats, (args.stdin, true), true)
+}
+
+/// Runs `kolo logs`.
+///
+/// # Errors
+/// [`CliError`].
+pub fn logs(context: &mut Context, args: &LogsArgs) -> Result<Exit, CliError> {
+    watch(context, &args.seats, (StdinTo::None, args.follow), false)
+}
+
+fn watch(
+    context: &Context,
+    args: &SeatsArgs,
+    (stdin, follows): (StdinTo, bool),
+    takes_end: bool,
+) -> Result<Exit, CliError> {
+    let client = context.connect_as(&args.key)?;
+    let view: RequestView = client.get(&path_of(&client, &args.selector)?)?;
+    let hosts = seats::chosen(&view, &args.on)?;
+    let (grid, opener) = signing::opener(context, &client, &args.key)?;
+    let terms = Terms { is_attached: true, ..Terms::default() };
+    let wishes: Result<Vec<Wish>, CliError> = hosts.iter().map(|host| seats::attach(&grid, &view.id, host)).collect();
+    let common = Common { client: &client, opener: &opener, terms: &terms, stdin, follows, takes_end };
+    Ok(match seats::run(&common, &hosts, wishes?)? {
+        JobEnd::Over(code) => Exit::Run(code),
+        JobEnd::Left => {
+            remark(&format!("left running: kolo attach {} watches it again", safe(view.id.as_str())));
+            Exit::Done
+        }
+    })
+}

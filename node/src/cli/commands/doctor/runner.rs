@@ -1,0 +1,77 @@
+//! Whether this machine can confine the commands of users as the owner wants it.
+//!
+//! The node notes at each start how that is. Invariant: nothing of a user is run; a sandbox is tried around nothing.
+
+use std::{os::unix::fs::MetadataExt as _, path::Path};
+
+use super::finding::Finding;
+use crate::{
+    run::{Confinement, confine::NOTE_FILE},
+    trust::files,
+};
+
+const CHECK: &str = "runner";
+/// Largest note.
+const NOTE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Tries what the node here has noted; nothing to say when no command is run.
+pub(super) fn check(data_dir: &Path) -> Vec<Finding> {
+    let note = files::read(&data_dir.join(NOTE_FILE), NOTE_BYTES_MAX).ok().flatten();
+    let Some(noted) = note else { return Vec::new() };
+    match serde_json::from_str::<Option<Confinement>>(&noted) {
+        Ok(Some(_)) if !is_of_us(data_dir) => {
+            let to_do = "run kolo doctor as the user of the node";
+            vec![Finding::note(CHECK, "another user's node runs commands, which is tested only as that user", to_do)]
+        }
+        Ok(Some(confinement)) => findings(&confinement),
+        Ok(None) => Vec::new(),
+        Err(error) => {
+            let to_do = "start the node again, which writes it";
+            vec![Finding::problem(CHECK, format!("its note {NOTE_FILE} cannot be read: {error}"), to_do)]
+        }
+    }
+}
+
+fn is_of_us(data_dir: &Path) -> bool {
+    std::fs::metadata(data_dir).is_ok_and(|found| found.uid() == nix::unistd::geteuid().as_raw())
+}
+
+fn findings(confinement: &Confinement) -> Vec<Finding> {
+    let misses = match confinement.check() {
+        Ok(misses) => misses,
+        Err(error) => {
+            let to_do = "the node does not start like this; without the key runner it starts, and runs no commands";
+            return vec![Finding::problem(CHECK, error.to_string(), to_do)];
+        }
+    };
+    if misses.is_empty() {
+        let what = format!("commands of users are confined by runner = {:?}", confinement.runner.as_str());
+        return vec![Finding::good(CHECK, what)];
+    }
+    let to_do = "a newer kernel, or runner = \"bubblewrap\", enforces it";
+    misses.into_iter().map(|miss| Finding::note(CHECK, miss, to_do)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::finding::Level, *};
+    use crate::run::Runner;
+
+    #[test]
+    fn what_the_node_has_noted_is_tried() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(check(directory.path()), []);
+        let note = |text: &str| files::replace(&directory.path().join(NOTE_FILE), text).unwrap();
+        note("null");
+        assert_eq!(check(directory.path()), []);
+        note("{");
+        assert_eq!(check(directory.path())[0].level, Level::Problem);
+        let user = Some("no-such-user".to_owned());
+        let paths = Vec::new();
+        let confinement =
+            Confinement { runner: Runner::None, user, paths, has_network: false, memory_mib: None, processes_max: 9 };
+        note(&serde_json::to_string(&confinement).unwrap());
+        let found = check(directory.path());
+        assert!(found[0].level == Level::Problem && found[0].what.contains("useradd"), "{found:?}");
+    }
+}

@@ -1,0 +1,207 @@
+//! `kolo run`: a command on every seat of a reservation.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    io::{self, Write as _},
+};
+
+use broker::time::Time;
+
+use super::{
+    Context, path_of,
+    seats::{self, Common},
+    waiting,
+};
+use crate::{
+    api::request_view::{RequestView, ReservedHost},
+    cli::{
+        args::Goal,
+        client::{Client, request_path},
+        error::CliError,
+        exit::Exit,
+        output::remark,
+        price::with_budget,
+        request,
+        run::job::{JobEnd, Terms, code},
+        run_args::{RunArgs, StdinTo},
+        signing,
+    },
+    run::{RunNumber, RunOrder, opening::Wish},
+    runtime::clock::unix_ms,
+    text::safe::safe,
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`], with the exit codes 120 to 125 when the command was not run on all seats or not to its end.
+pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
+    let describes_new = args.request.file.is_some() || !args.request.words.is_empty();
+    if describes_new && args.within.is_some() {
+        return Err(CliError::Usage(
+            "--in: the reservation stands; what describes a new one goes without it".to_owned(),
+        ));
+    }
+    let environment = environment(&args.env)?;
+    let client = context.connect_as(&args.key)?;
+    let view = match &args.within {
+        Some(selector) => client.get(&path_of(&client, selector)?)?,
+        None => reserve(context, &client, args)?,
+    };
+    let is_own = args.within.is_none() && !args.keep;
+    let ended = run_in(context, &client, args, &environment, &view);
+    if is_own && !matches!(ended, Ok(JobEnd::Left)) {
+        give_back(&client, &view);
+    }
+    Ok(match ended? {
+        JobEnd::Over(code) => Exit::Run(code),
+        JobEnd::Left => {
+            let id = safe(view.id.as_str());
+            if args.detach {
+                writeln!(io::stdout(), "{id}").map_err(CliError::output)?;
+            } else {
+                remark(&format!("left running: kolo attach {id} watches it, kolo logs {id} shows its output"));
+            }
+            Exit::Done
+        }
+    })
+}
+
+/// A reservation that stands.
+fn reserve(context: &Context, client: &Client, args: &RunArgs) -> Result<RequestView, CliError> {
+    let request = with_budget(client, request::checked(None, &args.request, &context.now)?)?;
+    let submission = signing::submission(context, client, &args.key, request, None)?;
+    let handed_in: RequestView = client.post("/v1/requests", &submission)?;
+    let path = request_path(handed_in.id.as_str());
+    let waited = waiting::wait(client.clone(), Goal::Settled, args.timeout, move |client| client.get(&path));
+    let view = waited.inspect_err(|_| give_back(client, &handed_in))?;
+    if view.state.is_reserved() {
+        return Ok(view);
+    }
+    let error = CliError::Unreserved(Box::new(view));
+    let hint = error.hint();
+    let error = CliError::of_run(code::NO_RESERVATION, error.to_string());
+    Err(hint.into_iter().fold(error, CliError::hinted))
+}
+
+/// The rest of the time, for others. What cannot be given back now ends with its window.
+fn give_back(client: &Client, view: &RequestView) {
+    let cancelled: Result<RequestView, CliError> = client.delete(&request_path(view.id.as_str()));
+    if let Err(error) = cancelled {
+        let id = safe(view.id.as_str());
+        remark(&format!("the rest of reservation {id} was not given back: {error}; kolo cancel {id} does it"));
+    }
+}
+
+fn run_in(
+    context: &Context,
+    client: &Client,
+    args: &RunArgs,
+    environment: &BTreeMap<String, String>,
+    view: &RequestView,
+) -> Result<JobEnd, CliError> {
+    let hosts = seats::chosen(view, &args.on)?;
+    let path = request_path(view.id.as_str());
+    let begins = view.reservation.as_ref().map_or(0, |reservation| reservation.start.0);
+    if begins.saturating_mul(1000) > i64::try_from(unix_ms()).unwrap_or(i64::MAX) {
+        waiting::wait(client.clone(), Goal::Start, None, move |client| client.get(&path))?;
+    }
+    let (grid, opener) = signing::opener(context, client, &args.key)?;
+    let terms = Terms {
+        kills_on_failure: args.kill_on_failure,
+        exit_timeout: args.exit_timeout,
+        detaches: args.detach,
+        is_attached: false,
+    };
+    let stdin = if args.detach { StdinTo::None } else { args.stdin };
+    let directory = args.workdir.as_ref().map(|path| {
+        path.to_str().map(str::to_owned).ok_or_else(|| CliError::Usage("--workdir: the path is not UTF-8".to_owned()))
+    });
+    let directory = directory.transpose()?;
+    let names = host_names(&hosts);
+    let number = RunNumber(unix_ms());
+    let order = |(rank, host): (u32, &&ReservedHost)| {
+        let order = RunOrder {
+            grid: grid.clone(),
+            site: host.site.clone(),
+            request: view.id.clone(),
+            seat: host.seat,
+            run: number,
+            rank,
+            hosts: names.clone(),
+            command: args.command.clone(),
+            environment: environment.clone(),
+            directory: directory.clone(),
+            terminal: None,
+            has_stdin: match stdin {
+                StdinTo::First => rank == 0,
+                StdinTo::All => true,
+                StdinTo::None => false,
+            },
+            issued: Time(0),
+            expires: Time(0),
+            nonce: seats::nonce()?,
+        };
+        order.check().map_err(|error| CliError::Usage(error.to_string()))?;
+        Ok(Wish::Start(Box::new(order)))
+    };
+    let wishes = (0..).zip(&hosts).map(order).collect::<Result<Vec<Wish>, CliError>>()?;
+    let common = Common { client, opener: &opener, terms: &terms, stdin, follows: true, takes_end: true };
+    seats::run(&common, &hosts, wishes)
+}
+
+/// What the command finds in its environment.
+fn environment(words: &[String]) -> Result<BTreeMap<String, String>, CliError> {
+    let variable = |word: &String| match word.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => match env::var(word) {
+            Ok(value) => Ok((word.clone(), value)),
+            Err(error) => Err(CliError::Usage(format!("--env {word}: {error}"))),
+        },
+    };
+    words.iter().map(variable).collect()
+}
+
+/// Names by which the seats may call each other, each once: that of the host, with its rank where several have the same.
+fn host_names(hosts: &[&ReservedHost]) -> Vec<String> {
+    let plain = |host: &&ReservedHost| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        let name: String = host.host.as_str().chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
+        name.trim_start_matches('-').to_owned()
+    };
+    let names: Vec<String> = hosts.iter().map(plain).collect();
+    let mut seen = BTreeSet::new();
+    let many: BTreeSet<&String> = names.iter().filter(|name| !seen.insert(*name)).collect();
+    let own = |(rank, name): (usize, &String)| match name.as_str() {
+        "" => format!("seat-{rank}"),
+        name if many.contains(&name.to_owned()) => format!("{name}-{rank}"),
+        name => name.to_owned(),
+    };
+    names.iter().enumerate().map(own).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::samples::view;
+
+    #[test]
+    fn hosts_have_names_of_their_own() {
+        let mut view = view("active", None);
+        let hosts = &mut view.reservation.as_mut().unwrap().hosts;
+        for (host, id) in hosts.iter_mut().zip(["node 1", "-x", "-x"]) {
+            host.host = broker::ids::HostId::new(id).unwrap();
+        }
+        let names = host_names(&hosts.iter().collect::<Vec<_>>());
+        assert_eq!(names, ["node-1", "x-1", "x-2"]);
+    }
+
+    #[test]
+    fn variables_have_a_value_or_that_of_here() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
+        let read = environment(&words(&["A=b=c", "E="])).unwrap();
+        assert_eq!(read, BTreeMap::from([("A".to_owned(), "b=c".to_owned()), ("E".to_owned(), String::new())]));
+        assert!(environment(&words(&["KOLO_NO_SUCH_VARIABLE"])).unwrap_err().to_string().starts_with("--env KOLO_NO"));
+    }
+}

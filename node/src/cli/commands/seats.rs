@@ -1,0 +1,137 @@
+//! The seats of a reservation that a command is about, and a job of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use broker::{
+    ids::{RequestId, SeatNumber},
+    time::Time,
+};
+use data_encoding::HEXLOWER;
+use tokio::sync::mpsc;
+
+use crate::{
+    api::request_view::{RequestView, ReservedHost},
+    cli::{
+        client::Client,
+        error::CliError,
+        run::{
+            input,
+            job::{Job, JobEnd, NEWS_QUEUE, Shown, TOLD_QUEUE, Terms, code},
+            printer::Printer,
+            seat::{Opener, Seat},
+        },
+        run_args::StdinTo,
+    },
+    run::opening::{AttachOrder, Wish},
+    trust::random_bytes,
+};
+
+/// The seats `on` of a reservation, or all, in their order.
+///
+/// # Errors
+/// When there is no reservation, one of them is not there, or is lost.
+pub fn chosen<'v>(view: &'v RequestView, on: &[u32]) -> Result<Vec<&'v ReservedHost>, CliError> {
+    let reservation = view.reservation.as_ref().filter(|_| view.state.is_reserved()).ok_or_else(|| {
+        let message = format!("request {} is {}: it has no reservation", view.id, view.state);
+        CliError::of_run(code::NO_RESERVATION, message)
+    })?;
+    let mut seats: Vec<&ReservedHost> = reservation.hosts.iter().collect();
+    seats.sort_by_key(|host| host.seat);
+    if !on.is_empty() {
+        let wanted: BTreeSet<SeatNumber> = on.iter().copied().map(SeatNumber).collect();
+        seats.retain(|host| wanted.contains(&host.seat));
+        if seats.len() < wanted.len() {
+            let last = reservation.hosts.len().saturating_sub(1);
+            return Err(CliError::Usage(format!("--on: the reservation has the seats 0 to {last}")));
+        }
+    }
+    match seats.iter().find(|host| host.lost.is_some()) {
+        Some(lost) => Err(CliError::of_run(
+            code::NO_RESERVATION,
+            format!("seat {} (host {} of {}) is lost", lost.seat, lost.host, lost.site_name),
+        )
+        .hinted(format!("kolo repair {} replaces it, or leave it out with --on", view.id))),
+        None => Ok(seats),
+    }
+}
+
+/// Random words, so that no two orders are the same.
+pub fn nonce() -> Result<String, CliError> {
+    Ok(HEXLOWER.encode(&random_bytes::<16>()?))
+}
+
+/// What brings a user back to the last run of a seat.
+pub fn attach(grid: &str, request: &RequestId, host: &ReservedHost) -> Result<Wish, CliError> {
+    Ok(Wish::Attach(AttachOrder {
+        grid: grid.to_owned(),
+        site: host.site.clone(),
+        request: request.clone(),
+        seat: host.seat,
+        run: None,
+        issued: Time(0),
+        expires: Time(0),
+        nonce: nonce()?,
+    }))
+}
+
+/// What all seats of a job share.
+pub struct Common<'a> {
+    pub client: &'a Client,
+    pub opener: &'a Opener,
+    pub terms: &'a Terms,
+    pub stdin: StdinTo,
+    /// Whether output is followed to the end of the run.
+    pub follows: bool,
+    /// Whether the site may forget the run once its end was told.
+    pub takes_end: bool,
+}
+
+/// Runs a job of these seats, each with what is wanted of it; the first has rank 0.
+///
+/// # Errors
+/// When not all could be made ready.
+pub fn run(common: &Common<'_>, hosts: &[&ReservedHost], wishes: Vec<Wish>) -> Result<JobEnd, CliError> {
+    let failed = |source| CliError::Io { doing: "running the command", source };
+    let printer =
+        if common.terms.detaches { Printer::silent() } else { Printer::new(wishes.len() > 1).map_err(failed)? };
+    let printer = Arc::new(printer);
+    let with_input = match common.stdin {
+        StdinTo::First => 1,
+        StdinTo::All => wishes.len(),
+        StdinTo::None => 0,
+    };
+    let shown: BTreeMap<u32, Shown> = (0..)
+        .zip(hosts)
+        .map(|(rank, host)| (rank, Shown { host: host.host.to_string(), site: host.site_name.clone() }))
+        .collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)?;
+    let end = runtime.block_on(async {
+        let (tell, news) = mpsc::channel(NEWS_QUEUE);
+        let mut inputs = input::of_stdin(with_input).map_err(failed)?.into_iter();
+        let seat = |(rank, wish)| {
+            let (to, told) = mpsc::channel(TOLD_QUEUE);
+            let seat = Seat {
+                client: common.client.clone(),
+                opener: common.opener.clone(),
+                rank,
+                wish,
+                printer: Arc::clone(&printer),
+                news: tell.clone(),
+                told,
+                input: inputs.next(),
+                follows: common.follows,
+                takes_end: common.takes_end,
+            };
+            (seat, to)
+        };
+        let seats = (0..).zip(wishes).map(seat).collect();
+        drop(tell);
+        Job::run(seats, news, &shown, (&printer, common.terms)).await
+    });
+    // Nothing that blocks is waited for.
+    runtime.shutdown_background();
+    end
+}

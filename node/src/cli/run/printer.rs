@@ -1,0 +1,166 @@
+//! Output of seats on the user's standard output and error.
+//!
+//! Invariant: with several seats only whole lines are printed, each with its seat before it; with one, bytes go through as they come. At most
+//! [`LINE_BYTES_MAX`] of an unfinished line are kept, then they are printed as a line.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Write},
+    os::fd::AsFd as _,
+    sync::Mutex,
+};
+
+use crate::{run::frame::Output, runtime::lock::locked};
+
+/// Longest line that is kept until it is whole.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Where output goes.
+pub struct Printer {
+    is_labelled: bool,
+    is_silent: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    out: Box<dyn Write + Send>,
+    error: Box<dyn Write + Send>,
+    /// Unfinished lines.
+    lines: BTreeMap<(u32, Output), Vec<u8>>,
+}
+
+impl Printer {
+    /// Prints to standard output and error: not through the library's lock, which the thread of the command holds.
+    ///
+    /// # Errors
+    /// When they cannot be opened.
+    pub fn new(is_labelled: bool) -> io::Result<Printer> {
+        let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let error = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+        Ok(Printer::to(is_labelled, Box::new(out), Box::new(error)))
+    }
+
+    /// Prints nothing but remarks: whoever leaves a run reads its output later.
+    pub fn silent() -> Printer {
+        Printer { is_silent: true, ..Printer::to(false, Box::new(io::sink()), Box::new(io::stderr())) }
+    }
+
+    fn to(is_labelled: bool, out: Box<dyn Write + Send>, error: Box<dyn Write + Send>) -> Printer {
+        Printer { is_labelled, is_silent: false, state: Mutex::new(State { out, error, lines: BTreeMap::new() }) }
+    }
+
+    /// Prints a piece of an output of the seat of this rank. It waits for whoever reads it.
+    ///
+    /// # Errors
+    /// When nobody reads it any more.
+    pub fn print(&self, rank: u32, output: Output, data: &[u8]) -> io::Result<()> {
+        if self.is_silent {
+            return Ok(());
+        }
+        let mut state = locked(&self.state);
+        let State { out, error, lines } = &mut *state;
+        let sink = if output == Output::Stdout { out } else { error };
+        if !self.is_labelled {
+            sink.write_all(data)?;
+            return sink.flush();
+        }
+        let line = lines.entry((rank, output)).or_default();
+        let mut printed = Vec::new();
+        for piece in data.split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(piece);
+            if line.ends_with(b"\n") || line.len() >= LINE_BYTES_MAX {
+                label(&mut printed, rank, line);
+                line.clear();
+            }
+        }
+        if printed.is_empty() {
+            return Ok(());
+        }
+        sink.write_all(&printed)?;
+        sink.flush()
+    }
+
+    /// Prints what a seat has left of unfinished lines.
+    ///
+    /// # Errors
+    /// When nobody reads it any more.
+    pub fn finish(&self, rank: u32) -> io::Result<()> {
+        let mut state = locked(&self.state);
+        let State { out, error, lines } = &mut *state;
+        for output in [Output::Stdout, Output::Stderr] {
+            let Some(line) = lines.remove(&(rank, output)).filter(|line| !line.is_empty()) else { continue };
+            let mut printed = Vec::new();
+            label(&mut printed, rank, &line);
+            let sink = if output == Output::Stdout { &mut *out } else { &mut *error };
+            sink.write_all(&printed)?;
+            sink.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Says something about a run, beside its output.
+    pub fn remark(&self, text: &str) {
+        // Nothing is left to be done when even this cannot be written.
+        let _ = writeln!(locked(&self.state).error, "kolo: {}", crate::text::safe::safe(text));
+    }
+}
+
+fn label(printed: &mut Vec<u8>, rank: u32, line: &[u8]) {
+    printed.extend_from_slice(format!("[{rank}] ").as_bytes());
+    printed.extend_from_slice(line);
+    if !line.ends_with(b"\n") {
+        printed.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            locked(&self.0).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Sink {
+        fn text(&self) -> String {
+            String::from_utf8(locked(&self.0).clone()).unwrap()
+        }
+    }
+
+    #[test]
+    fn lines_of_several_seats_are_whole_and_labelled() {
+        let (out, error) = (Sink::default(), Sink::default());
+        let printer = Printer::to(true, Box::new(out.clone()), Box::new(error.clone()));
+        printer.print(0, Output::Stdout, b"a").unwrap();
+        printer.print(1, Output::Stdout, b"x\ny\nz").unwrap();
+        printer.print(0, Output::Stderr, b"no\n").unwrap();
+        printer.print(0, Output::Stdout, b"b\n").unwrap();
+        assert_eq!((out.text().as_str(), error.text().as_str()), ("[1] x\n[1] y\n[0] ab\n", "[0] no\n"));
+        printer.finish(0).unwrap();
+        printer.finish(1).unwrap();
+        assert_eq!(out.text(), "[1] x\n[1] y\n[0] ab\n[1] z\n");
+        printer.print(2, Output::Stdout, &vec![b'q'; LINE_BYTES_MAX + 1]).unwrap();
+        assert_eq!(out.text().len(), 25 + LINE_BYTES_MAX + 6, "a line without an end is printed in pieces");
+    }
+
+    #[test]
+    fn one_seat_is_printed_as_it_comes() {
+        let out = Sink::default();
+        let printer = Printer::to(false, Box::new(out.clone()), Box::new(io::sink()));
+        printer.print(0, Output::Stdout, b"a\nb").unwrap();
+        printer.finish(0).unwrap();
+        assert_eq!(out.text(), "a\nb");
+    }
+}

@@ -1,0 +1,113 @@
+//! The raw arguments of `kolo run` and of the commands about what runs.
+//!
+//! Invariant: as in `args`, nothing is said here about what they do.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+
+use super::{grid_args::KeyArgs, request_args::RequestArgs};
+use crate::text::time::parse_duration;
+
+/// Which seats get the standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum StdinTo {
+    /// The first seat
+    #[default]
+    First,
+    /// Every seat gets all of it
+    All,
+    /// No seat
+    None,
+}
+
+/// `kolo run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The request of a new reservation.
+    #[command(flatten)]
+    pub request: RequestArgs,
+    /// The key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+    /// Run in this reservation (id, unique beginning of an id, label, or `last`) instead of making one
+    #[arg(long = "in", value_name = "REQUEST")]
+    pub within: Option<String>,
+    /// Only on these seats, from 0 on, such as 0,2
+    #[arg(long, value_name = "SEATS", value_delimiter = ',')]
+    pub on: Vec<u32>,
+    /// Which seats get the standard input
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
+    pub stdin: StdinTo,
+    /// A variable of the command's environment; without a value that of this one; may be repeated
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+    /// Directory that the command starts in, at the sites; relative to its own scratch directory
+    #[arg(long, value_name = "DIR")]
+    pub workdir: Option<PathBuf>,
+    /// The first seat that fails ends all
+    #[arg(short = 'K', long)]
+    pub kill_on_failure: bool,
+    /// So long after the first seat has ended, the others are ended
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub exit_timeout: Option<Duration>,
+    /// Leave it running once it has started everywhere, and print the id of its reservation
+    #[arg(long)]
+    pub detach: bool,
+    /// Keep the reservation for the rest of its time
+    #[arg(long)]
+    pub keep: bool,
+    /// Wait no longer than this for the reservation
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub timeout: Option<Duration>,
+    /// The command and its arguments, behind --
+    #[arg(last = true, required = true, num_args = 1.., value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Which runs are meant.
+#[derive(Debug, Args)]
+pub struct SeatsArgs {
+    /// Id of the reservation, unique beginning of an id, label, or `last`
+    #[arg(value_name = "REQUEST")]
+    pub selector: String,
+    /// Only on these seats, from 0 on, such as 0,2
+    #[arg(long, value_name = "SEATS", value_delimiter = ',')]
+    pub on: Vec<u32>,
+    /// The key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `kolo attach`
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// Which.
+    #[command(flatten)]
+    pub seats: SeatsArgs,
+    /// Which seats get the standard input
+    #[arg(long, value_enum, default_value_t = StdinTo::None, value_name = "WHICH")]
+    pub stdin: StdinTo,
+}
+
+/// `kolo logs`
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Which.
+    #[command(flatten)]
+    pub seats: SeatsArgs,
+    /// Go on until it has ended
+    #[arg(short, long)]
+    pub follow: bool,
+}
+
+/// `kolo ps`
+#[derive(Debug, Args)]
+pub struct PsArgs {
+    /// Only of this reservation: id, unique beginning of an id, label, or `last`
+    #[arg(value_name = "REQUEST")]
+    pub selector: Option<String>,
+    /// The key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}

@@ -1,0 +1,72 @@
+//! Puts together what runs users' commands on this site's hosts.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use discovery::Discovery;
+use tracing::warn;
+
+use super::error::DaemonError;
+use crate::{
+    config::NodeConfig,
+    run::{
+        Confinement, Keepers,
+        confine::NOTE_FILE,
+        site::{RunSite, RunTerms},
+    },
+    runtime::{audit::AuditLog, clock::Clock},
+    site::task::SharedLedger,
+    storage::data_dir::DataDir,
+    trust::{GridFile, files},
+};
+
+/// Where the runs lie in the data directory.
+const RUNS_DIRECTORY: &str = "runs";
+/// How long before the end of its window a command is told to end; of a short window a tenth.
+const GRACE_MAX: Duration = Duration::from_secs(10);
+
+/// Where runs of users start, if the owner lets any, and the log of who has changed what.
+///
+/// # Errors
+/// When what lies in the data directory cannot be used.
+pub fn site(
+    config: &NodeConfig,
+    data_dir: &DataDir,
+    (discovery, grid): (&Discovery, &GridFile),
+    (ledger, clock): (&SharedLedger, Clock),
+) -> Result<(Arc<RunSite>, Arc<AuditLog>), DaemonError> {
+    let confinement = confinement(config);
+    note(data_dir, confinement.as_ref())?;
+    let runner = confinement.map(|confinement| {
+        for miss in confinement.check()? {
+            warn!(runner = confinement.runner.as_str(), "{miss}");
+        }
+        let keepers = Keepers::open(&data_dir.path().join(RUNS_DIRECTORY))?;
+        let settings = &config.settings;
+        let scratch_in = settings.runner_scratch.clone().unwrap_or_else(std::env::temp_dir);
+        let spool_bytes = settings.runner_spool_mib << 20;
+        Ok((Arc::new(keepers), RunTerms { grace_max: GRACE_MAX, spool_bytes, scratch_in, confinement }))
+    });
+    let runner = runner.transpose().map_err(DaemonError::Runs)?;
+    let here = (discovery.site_id().clone(), grid.id.clone());
+    let audit = Arc::new(AuditLog::at(data_dir.path()));
+    Ok((Arc::new(RunSite::new(here, ledger.clone(), clock, audit.clone(), runner)), audit))
+}
+
+/// How commands are confined, when any are run.
+fn confinement(config: &NodeConfig) -> Option<Confinement> {
+    let settings = &config.settings;
+    Some(Confinement {
+        runner: settings.runner?,
+        user: settings.runner_user.clone(),
+        paths: settings.runner_paths.iter().map(PathBuf::from).collect(),
+        has_network: settings.runner_network,
+        memory_mib: None,
+        processes_max: settings.runner_processes,
+    })
+}
+
+/// For `kolo doctor`, which reads no configuration.
+fn note(data_dir: &DataDir, confinement: Option<&Confinement>) -> Result<(), DaemonError> {
+    let noted = serde_json::to_string(&confinement).map_err(|error| DaemonError::Stopped(error.to_string()))?;
+    files::replace(&data_dir.path().join(NOTE_FILE), &noted).map_err(|error| DaemonError::Runs(error.into()))
+}

@@ -1,0 +1,169 @@
+//! Whether a user may start a run on a seat here and now, as the site's ledger knows.
+//!
+//! Invariant: whoever is not the user of a reservation learns nothing of it, not even that it is there.
+
+use broker::{
+    ids::{RequestId, SeatNumber},
+    ledger::{Books, Ledger},
+    protocol::Grant,
+    time::{Time, Window},
+    trust::PublicKey,
+};
+
+/// Why a seat is not the user's now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotNow {
+    /// The user has nothing of this request here.
+    #[error("this site has no reservation {request} of this user")]
+    NoReservation {
+        /// The request.
+        request: RequestId,
+    },
+    /// The user has other seats here.
+    #[error("seat {seat} of {request} is not at this site")]
+    NoSeat {
+        /// The request.
+        request: RequestId,
+        /// The seat.
+        seat: SeatNumber,
+    },
+    /// It is held only.
+    #[error("reservation {request} is not confirmed yet")]
+    NotConfirmed {
+        /// The request.
+        request: RequestId,
+    },
+    /// It has not begun.
+    #[error("seat {seat} of {request} begins in {} s", .start.0 - .now.0)]
+    Early {
+        /// The request.
+        request: RequestId,
+        /// The seat.
+        seat: SeatNumber,
+        /// When it begins.
+        start: Time,
+        /// The present on the site's clock.
+        now: Time,
+    },
+    /// It is over.
+    #[error("the time of seat {seat} of {request} is over since {} s", .now.0 - .end.0)]
+    Over {
+        /// The request.
+        request: RequestId,
+        /// The seat.
+        seat: SeatNumber,
+        /// When it ended.
+        end: Time,
+        /// The present on the site's clock.
+        now: Time,
+    },
+}
+
+impl NotNow {
+    /// Whether it may change by itself within seconds.
+    pub fn may_change(&self) -> bool {
+        const SOON_S: i64 = 5;
+        match self {
+            NotNow::NotConfirmed { .. } => true,
+            NotNow::Early { start, now, .. } => start.0 - now.0 <= SOON_S,
+            NotNow::NoReservation { .. } | NotNow::NoSeat { .. } | NotNow::Over { .. } => false,
+        }
+    }
+}
+
+/// What a seat of a request has here, if its user may use it at `now`.
+///
+/// # Errors
+/// [`NotNow`].
+pub fn usable_seat<B: Books>(
+    ledger: &Ledger<B>,
+    (request, seat): (&RequestId, SeatNumber),
+    user: &PublicKey,
+    now: Time,
+) -> Result<Grant, NotNow> {
+    let of_user = || {
+        let is_meant = |booking: &&broker::ledger::Booking| {
+            booking.attempt.request == *request && booking.user_key.as_ref() == Some(user)
+        };
+        ledger.of_users().filter(is_meant)
+    };
+    let request = request.clone();
+    if of_user().next().is_none() {
+        return Err(NotNow::NoReservation { request });
+    }
+    let mut of_seat = of_user().filter(|booking| booking.grants.iter().any(|grant| grant.seat == seat)).peekable();
+    if of_seat.peek().is_none() {
+        return Err(NotNow::NoSeat { request, seat });
+    }
+    let confirmed = of_seat.find(|booking| !booking.is_held());
+    let grant = confirmed.and_then(|booking| booking.grants.iter().find(|grant| grant.seat == seat));
+    let grant = grant.ok_or_else(|| NotNow::NotConfirmed { request: request.clone() })?;
+    let Window { start, end } = grant.window;
+    if now < start {
+        return Err(NotNow::Early { request, seat, start, now });
+    }
+    if now >= end {
+        return Err(NotNow::Over { request, seat, end, now });
+    }
+    Ok(grant.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::{
+        host::{Host, Speed},
+        ids::{HostId, SiteId},
+        ledger::{BookingRecord, Kept, LedgerLimits},
+        time::{Millis, Now},
+        trust::testing,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    /// A ledger where user 1 has seat 2 of request `mine` from second 100 to 200.
+    fn ledger() -> Ledger {
+        let window = json!({"start": 100, "end": 200});
+        let grant = json!({"seat": 2, "place": {"host": "h1"}, "window": window, "amounts": {"cpu": 1000}});
+        let record: BookingRecord = serde_json::from_value(json!({
+            "attempt": {"entry_point": "e", "request": "mine", "attempt": 1},
+            "window": window, "grants": [grant], "participants": ["s"], "user": "ada",
+            "user_key": testing::public(1), "settled": true, "confirmed": 0,
+        }))
+        .unwrap();
+        let host = Host {
+            id: HostId::new("h1").unwrap(),
+            capacity: serde_json::from_value(json!({"cpu": 4000})).unwrap(),
+            attributes: Default::default(),
+            speed: Speed::REFERENCE,
+            tariff: Default::default(),
+        };
+        let now = Now { monotonic: Millis(0), utc: Time(0) };
+        let hosts = vec![(host, Default::default())];
+        let kept = Kept::from(vec![record]);
+        Ledger::open(SiteId::new("s").unwrap(), LedgerLimits::default(), 1, testing::open_gate(), hosts, kept, now).0
+    }
+
+    #[test]
+    fn a_seat_is_its_users_within_its_window_and_nobody_elses() {
+        let ledger = ledger();
+        let ask = |request: &str, seat: u32, user: u64, now: i64| {
+            let request = RequestId::new(request).unwrap();
+            usable_seat(&ledger, (&request, SeatNumber(seat)), &testing::public(user), Time(now))
+        };
+        assert_eq!(ask("mine", 2, 1, 100).unwrap().window, Window { start: Time(100), end: Time(200) });
+        assert!(ask("mine", 2, 1, 199).is_ok());
+        let early = ask("mine", 2, 1, 99).unwrap_err();
+        assert_eq!(early.to_string(), "seat 2 of mine begins in 1 s");
+        assert!(early.may_change() && !ask("mine", 2, 1, 0).unwrap_err().may_change());
+        let over = ask("mine", 2, 1, 200).unwrap_err();
+        assert_eq!(over.to_string(), "the time of seat 2 of mine is over since 0 s");
+        assert!(!over.may_change());
+        assert!(matches!(ask("mine", 1, 1, 150), Err(NotNow::NoSeat { .. })));
+        // Somebody else learns nothing of it.
+        for (request, seat, user) in [("mine", 2, 2), ("mine", 1, 2), ("other", 2, 1)] {
+            let refused = ask(request, seat, user, 150).unwrap_err();
+            assert_eq!(refused.to_string(), format!("this site has no reservation {request} of this user"));
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! What a command may do on its owner's machine.
+//!
+//! Commands run as a user who is not root, with the limits of the process, and without privileges to gain. Around that either Landlock
+//! ([`Runner::None`]: the files of the system to read, its scratch directory to write, no signals to others) or a sandbox
+//! ([`Runner::Bubblewrap`]: namespaces of its own). Invariant: what the owner has asked for holds or the command does not run; what this
+//! machine cannot do is found by [`Confinement::check`] before the first one.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use landlock::{
+    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
+    Scope, path_beneath_rules,
+};
+use nix::{
+    errno::Errno,
+    sys::{
+        prctl::set_no_new_privs,
+        resource::{Resource, getrlimit, setrlimit},
+    },
+    unistd::{Gid, Uid, User, geteuid, initgroups, setgid, setuid},
+};
+use serde::{Deserialize, Serialize};
+
+use super::processes;
+
+/// The file in the data directory in which a node notes how commands are confined; `null` when it runs none.
+pub const NOTE_FILE: &str = "runner";
+/// What of the system a command reads.
+const SYSTEM: [&str; 12] = [
+    "/bin",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt",
+    "/proc",
+    "/run/resolvconf",
+    "/run/systemd/resolve",
+    "/sbin",
+    "/sys",
+    "/usr",
+];
+/// Devices that do no harm.
+const DEVICES: [&str; 9] = [
+    "/dev/full",
+    "/dev/null",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/random",
+    "/dev/shm",
+    "/dev/tty",
+    "/dev/urandom",
+    "/dev/zero",
+];
+/// The newest rules of Landlock that are used; an older kernel enforces those it knows.
+const LANDLOCK: ABI = ABI::V6;
+/// The sandbox.
+const BUBBLEWRAP: &str = "bwrap";
+
+/// What stands between commands and the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Runner {
+    /// No sandbox: another user's rights, limits of the process, and Landlock.
+    None,
+    /// bubblewrap: namespaces of its own, of files, processes, and network.
+    Bubblewrap,
+}
+
+impl Runner {
+    /// As the configuration names it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Runner::None => "none",
+            Runner::Bubblewrap => "bubblewrap",
+        }
+    }
+}
+
+/// How the commands of a site are confined.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Confinement {
+    /// What stands around them.
+    pub runner: Runner,
+    /// The user of this machine that they run as; the node's own when there is none, who must not be root.
+    pub user: Option<String>,
+    /// Directories beside the scratch directory that they may read and write, as far as the user may.
+    pub paths: Vec<PathBuf>,
+    /// Whether a sandbox has the machine's network. Without one it always has.
+    pub has_network: bool,
+    /// Most memory of its own that one process of a command may have, in MiB.
+    pub memory_mib: Option<u64>,
+    /// Most processes and threads that the user may have, beside those that he has when the command starts.
+    pub processes_max: u64,
+}
+
+/// Why commands cannot be confined as the owner wants, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    /// Nothing runs as root.
+    #[error("this node runs as root, and commands of users do not: set runner_user, such as runner_user = \"nobody\"")]
+    Root,
+    /// The user is not one.
+    #[error("runner_user: this machine has no user {0}: sudo useradd --system {0}")]
+    NoUser(String),
+    /// The user is root.
+    #[error("runner_user: {0} is root; name another user")]
+    UserIsRoot(String),
+    /// Only root becomes somebody else.
+    #[error(
+        "runner_user: only a node that runs as root can run commands as {0}; leave the key out to run them as the node's user"
+    )]
+    NotRoot(String),
+    /// The sandbox is not installed.
+    #[error("runner = \"bubblewrap\": bwrap is not installed: sudo apt install bubblewrap (or dnf, zypper, pacman)")]
+    NoBubblewrap,
+    /// The sandbox does not work here.
+    #[error("runner = \"bubblewrap\": bwrap makes no sandbox here ({0}){1}")]
+    BubblewrapFails(String, &'static str),
+    /// The system refuses.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was done.
+        doing: &'static str,
+        /// What the system says.
+        source: Errno,
+    },
+    /// Landlock refuses.
+    #[error("the files cannot be closed to it: {0}")]
+    Landlock(String),
+}
+
+fn system(doing: &'static str) -> impl Fn(Errno) -> ConfineError {
+    move |source| ConfineError::System { doing, source }
+}
+
+impl Confinement {
+    /// Whether commands can be confined like this here; if so, what is not enforced, for the owner.
+    ///
+    /// # Errors
+    /// [`ConfineError`], which says what to do.
+    pub fn check(&self) -> Result<Vec<String>, ConfineError> {
+        self.user()?;
+        match self.runner {
+            Runner::None => Ok(landlock_misses()),
+            Runner::Bubblewrap => self.try_sandbox().map(|()| Vec::new()),
+        }
+    }
+
+    /// The user that commands run as; none when that is the present one.
+    ///
+    /// # Errors
+    /// [`ConfineError`] when that would be root, or cannot be.
+    pub fn user(&self) -> Result<Option<User>, ConfineError> {
+        let me = geteuid();
+        let Some(name) = &self.user else { return if me.is_root() { Err(ConfineError::Root) } else { Ok(None) } };
+        let found = User::from_name(name).map_err(system("the users of this machine cannot be read"))?;
+        let user = found.ok_or_else(|| ConfineError::NoUser(name.clone()))?;
+        if user.uid.is_root() {
+            return Err(ConfineError::UserIsRoot(name.clone()));
+        }
+        match user.uid == me {
+            true => Ok(None),
+            false if me.is_root() => Ok(Some(user)),
+            false => Err(ConfineError::NotRoot(name.clone())),
+        }
+    }
+
+    /// Who owns what is made for a command.
+    ///
+    /// # Errors
+    /// As for [`Confinement::user`].
+    pub fn owner(&self) -> Result<Option<(Uid, Gid)>, ConfineError> {
+        Ok(self.user()?.map(|user| (user.uid, user.gid)))
+    }
+
+    /// Gives up everything that the command is not to have, for this process and all that come from it. What a sandbox takes away it takes
+    /// away later.
+    ///
+    /// # Errors
+    /// [`ConfineError`]; the command must not run then.
+    pub fn enter(&self, scratch: &Path) -> Result<(), ConfineError> {
+        let user = self.user()?;
+        limit(Resource::RLIMIT_CORE, 0)?;
+        if let Some(mib) = self.memory_mib {
+            limit(Resource::RLIMIT_DATA, mib.saturating_mul(1024 * 1024))?;
+        }
+        let uid = user.as_ref().map_or(geteuid(), |user| user.uid);
+        limit(Resource::RLIMIT_NPROC, processes::threads_of(uid.as_raw()).saturating_add(self.processes_max))?;
+        if let Some(user) = user {
+            let name =
+                std::ffi::CString::new(user.name.clone()).map_err(|_| ConfineError::NoUser(user.name.clone()))?;
+            let failed = system("it cannot become the user of commands");
+            initgroups(&name, user.gid)
+                .and_then(|()| setgid(user.gid))
+                .and_then(|()| setuid(user.uid))
+                .map_err(failed)?;
+        }
+        set_no_new_privs().map_err(system("it cannot give up gaining privileges"))?;
+        match self.runner {
+            Runner::None => self.close_files(scratch),
+            // Its namespaces are made of mounts, which Landlock forbids.
+            Runner::Bubblewrap => Ok(()),
+        }
+    }
+
+    fn close_files(&self, scratch: &Path) -> Result<(), ConfineError> {
+        let rules = || {
+            let own = self.paths.iter().map(PathBuf::as_path).chain([scratch]).chain(DEVICES.map(Path::new));
+            Ruleset::default()
+                .set_compatibility(CompatLevel::BestEffort)
+                .handle_access(AccessFs::from_all(LANDLOCK))?
+                .scope(Scope::from_all(LANDLOCK))?
+                .create()?
+                .add_rules(path_beneath_rules(SYSTEM, AccessFs::from_read(LANDLOCK)))?
+                .add_rules(path_beneath_rules(own, AccessFs::from_all(LANDLOCK)))?
+                .restrict_self()
+        };
+        rules().map(drop).map_err(|error: landlock::RulesetError| ConfineError::Landlock(error.to_string()))
+    }
+
+    /// The words before a command, which starts in `directory`.
+    pub fn wrapped(&self, scratch: &Path, directory: &Path) -> Vec<std::ffi::OsString> {
+        if self.runner == Runner::None {
+            return Vec::new();
+        }
+        let mut words: Vec<std::ffi::OsString> = [
+            BUBBLEWRAP,
+            "--die-with-parent",
+            "--unshare-user",
+            "--unshare-pid",
+            "--unshare-ipc",
+            "--unshare-uts",
+            "--unshare-cgroup-try",
+            "--cap-drop",
+            "ALL",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--tmpfs",
+            "/tmp",
+        ]
+        .map(Into::into)
+        .into();
+        if !self.has_network {
+            words.push("--unshare-net".into());
+        }
+        for path in SYSTEM.iter().filter(|path| **path != "/proc") {
+            words.extend(["--ro-bind-try".into(), path.into(), path.into()]);
+        }
+        for path in self.paths.iter().map(PathBuf::as_path).chain([scratch]) {
+            words.extend(["--bind".into(), path.into(), path.into()]);
+        }
+        words.extend(["--chdir".into(), directory.into(), "--".into()]);
+        words
+    }
+
+    /// Makes a sandbox around nothing, as the user that commands run as.
+    fn try_sandbox(&self) -> Result<(), ConfineError> {
+        use std::os::unix::process::CommandExt as _;
+        let wrapped = self.wrapped(Path::new("/usr"), Path::new("/"));
+        // Not the directories of the owner: whether they are there is another question.
+        let plain = Confinement { paths: Vec::new(), ..self.clone() }.wrapped(Path::new("/usr"), Path::new("/"));
+        let words = if self.paths.is_empty() { wrapped } else { plain };
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg("true").current_dir("/");
+        if let Some(user) = self.user()? {
+            command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+        }
+        let done = match command.output() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(ConfineError::NoBubblewrap),
+            Err(error) => return Err(ConfineError::BubblewrapFails(error.to_string(), "")),
+            Ok(done) => done,
+        };
+        if done.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        Err(ConfineError::BubblewrapFails(said, what_mends_namespaces()))
+    }
+}
+
+/// What lets users make namespaces on this machine.
+fn what_mends_namespaces() -> &'static str {
+    let is = |file: &str, value: &str| std::fs::read_to_string(file).is_ok_and(|text| text.trim() == value);
+    if is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
+        "; AppArmor forbids it: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or a profile for bwrap with `userns,`"
+    } else if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
+        "; the kernel forbids it: sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    } else if is("/proc/sys/user/max_user_namespaces", "0") {
+        "; the kernel forbids it: sudo sysctl -w user.max_user_namespaces=15000"
+    } else {
+        ""
+    }
+}
+
+/// What this kernel's Landlock does not enforce; nothing is restricted by looking.
+fn landlock_misses() -> Vec<String> {
+    let has = |abi: ABI| {
+        let rules =
+            Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi));
+        rules.and_then(|rules| rules.create()).is_ok()
+    };
+    let scopes = || {
+        let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).scope(Scope::from_all(LANDLOCK));
+        rules.and_then(|rules| rules.create()).is_ok()
+    };
+    if !has(ABI::V1) {
+        let without = "this kernel has no Landlock (Linux 5.13): commands read every file that runner_user may read";
+        return vec![without.to_owned()];
+    }
+    let misses = [
+        (has(ABI::V3), "files that are open to all may be cut to nothing by commands (Linux 6.2 forbids it)"),
+        (scopes(), "commands of several seats may send each other signals (Linux 6.12 forbids it)"),
+    ];
+    misses.into_iter().filter(|(is_enforced, _)| !is_enforced).map(|(_, what)| what.to_owned()).collect()
+}
+
+/// Lowers a limit of this process; one that is lower already stays.
+fn limit(resource: Resource, most: u64) -> Result<(), ConfineError> {
+    let failed = system("a limit cannot be set");
+    let (_, hard) = getrlimit(resource).map_err(&failed)?;
+    let most = most.min(hard);
+    setrlimit(resource, most, most).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn confinement() -> Confinement {
+        Confinement {
+            runner: Runner::None,
+            user: None,
+            paths: vec![],
+            has_network: true,
+            memory_mib: None,
+            processes_max: 100,
+        }
+    }
+
+    #[test]
+    fn nothing_runs_as_root_and_an_unknown_user_is_told() {
+        let as_user = |name: &str| Confinement { user: Some(name.to_owned()), ..confinement() };
+        let refused = as_user("no-such-user").check().unwrap_err().to_string();
+        assert!(refused.contains("useradd --system no-such-user"), "{refused}");
+        assert!(matches!(as_user("root").check(), Err(ConfineError::UserIsRoot(_))));
+        if geteuid().is_root() {
+            assert!(matches!(confinement().check(), Err(ConfineError::Root)));
+            assert!(as_user("nobody").owner().unwrap().is_some());
+        } else {
+            assert!(confinement().user().unwrap().is_none());
+            assert!(matches!(as_user("nobody").check(), Err(ConfineError::NotRoot(_))));
+        }
+    }
+
+    #[test]
+    fn a_sandbox_gets_the_network_only_where_the_owner_lets_it() {
+        let words = |has_network| {
+            let sandbox = Confinement { runner: Runner::Bubblewrap, has_network, ..confinement() };
+            sandbox.wrapped(Path::new("/scratch"), Path::new("/scratch/x"))
+        };
+        assert!(!words(true).contains(&"--unshare-net".into()) && words(false).contains(&"--unshare-net".into()));
+        assert!(words(true).ends_with(&["--chdir".into(), "/scratch/x".into(), "--".into()]));
+        assert!(confinement().wrapped(Path::new("/scratch"), Path::new("/scratch")).is_empty());
+    }
+}

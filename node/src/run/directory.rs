@@ -1,0 +1,202 @@
+//! The directory of a run: what the node gives its keeper, and what the keeper leaves for whoever comes later.
+//!
+//! `task` is there before the keeper is; `started` is on disk before the command runs, `ended` before anybody is told the end. Invariant: a
+//! run that was started and has neither an end nor a keeper is [`End::Lost`]: nobody starts it again.
+
+use std::{
+    fs,
+    fs::File,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use broker::{time::Time, trust::PublicKey};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{
+    confine::Confinement,
+    frame::{End, Output},
+    order::RunOrder,
+    spool::Spool,
+};
+use crate::trust::{TrustFileError, files};
+
+/// Largest task: an order with its longest texts, as JSON.
+const TASK_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Largest of the other files.
+const NOTE_BYTES_MAX: u64 = 64 * 1024;
+
+/// What a keeper is to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// What is run.
+    pub order: RunOrder,
+    /// Who signed it.
+    pub user: PublicKey,
+    /// The end of the seat's window. Nothing runs after it.
+    pub deadline: Time,
+    /// How long before the deadline, or after the owner's word, the command is told to end.
+    pub grace: Duration,
+    /// Largest ring of each output, in bytes.
+    pub spool_bytes: u64,
+    /// Where scratch directories are made.
+    pub scratch_in: PathBuf,
+    /// How the command is confined.
+    pub confinement: Confinement,
+}
+
+/// A process: the one that became the command, or a keeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// Its number; that of a command is also its group's.
+    pub pid: u32,
+    /// When it was made, in ticks since the machine started: its number alone may become another one's.
+    pub ticks: u64,
+}
+
+/// A run's directory.
+#[derive(Debug, Clone)]
+pub struct RunDirectory(PathBuf);
+
+/// Why a directory of a run cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] TrustFileError),
+    /// The disk refuses.
+    #[error("{path}: {source}", path = path.display())]
+    Disk {
+        /// What was used.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file holds something else.
+    #[error("{path}: {detail}", path = path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// There is no task, so it is no directory of a run.
+    #[error("{path}: there is no run in it", path = .0.display())]
+    NoTask(PathBuf),
+}
+
+impl RunDirectory {
+    /// The directory at `path`, whether or not it is there.
+    pub fn at(path: &Path) -> RunDirectory {
+        RunDirectory(path.to_owned())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// What is to be done.
+    pub fn task(&self) -> Result<Task, DirectoryError> {
+        self.read("task", TASK_BYTES_MAX)?.ok_or_else(|| DirectoryError::NoTask(self.0.clone()))
+    }
+
+    /// Makes the directory with its task; on disk when this returns.
+    pub fn create(&self, task: &Task) -> Result<(), DirectoryError> {
+        self.write("task", task)
+    }
+
+    /// The keeper that had the run last; none when there was none.
+    pub fn keeper(&self) -> Result<Option<Started>, DirectoryError> {
+        let text = files::read(&self.file("lock"), NOTE_BYTES_MAX)?;
+        // One that has just made the file has written nothing yet.
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// The process that the command was started as; none when it was not.
+    pub fn started(&self) -> Result<Option<Started>, DirectoryError> {
+        self.read("started", NOTE_BYTES_MAX)
+    }
+
+    /// Notes that the command starts now.
+    pub fn write_started(&self, started: Started) -> Result<(), DirectoryError> {
+        self.write("started", &started)
+    }
+
+    /// How the run ended, as its keeper noted.
+    pub fn ended(&self) -> Result<Option<End>, DirectoryError> {
+        self.read("ended", NOTE_BYTES_MAX)
+    }
+
+    /// Notes how the run ended.
+    pub fn write_ended(&self, end: &End) -> Result<(), DirectoryError> {
+        self.write("ended", end)
+    }
+
+    /// The scratch directory of the run, to be removed after it.
+    pub fn scratch(&self) -> Result<Option<PathBuf>, DirectoryError> {
+        self.read("scratch", NOTE_BYTES_MAX)
+    }
+
+    /// Notes the scratch directory.
+    pub fn write_scratch(&self, scratch: &Path) -> Result<(), DirectoryError> {
+        self.write("scratch", &scratch)
+    }
+
+    /// What was said on an output.
+    pub fn spool(&self, output: Output, ring_bytes: u64) -> Result<Spool, DirectoryError> {
+        let path = self.file(match output {
+            Output::Stdout => "stdout",
+            Output::Stderr => "stderr",
+        });
+        Spool::open(&path, ring_bytes).map_err(|source| DirectoryError::Disk { path, source })
+    }
+
+    /// The lock that `keeper` holds as long as it lives; none when another one has it.
+    pub fn lock(&self, keeper: Started) -> Result<Option<File>, DirectoryError> {
+        let path = self.file("lock");
+        let disk = |source| DirectoryError::Disk { path: path.clone(), source };
+        let file = File::options().write(true).create(true).truncate(false).open(&path).map_err(disk)?;
+        match file.try_lock() {
+            Ok(()) => {
+                let text = serde_json::to_string(&keeper).map_err(io::Error::from).map_err(disk)?;
+                file.set_len(0).and_then(|()| (&file).write_all(text.as_bytes())).map_err(disk)?;
+                Ok(Some(file))
+            }
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(disk(error)),
+        }
+    }
+
+    /// Forgets the run.
+    pub fn remove(&self) -> Result<(), DirectoryError> {
+        match fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(DirectoryError::Disk { path: self.0.clone(), source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str, bytes_max: u64) -> Result<Option<T>, DirectoryError> {
+        let path = self.file(name);
+        let Some(text) = files::read(&path, bytes_max)? else { return Ok(None) };
+        let read = serde_json::from_str(&text);
+        read.map(Some).map_err(|error| DirectoryError::Malformed { path, detail: error.to_string() })
+    }
+
+    fn write<T: Serialize>(&self, name: &str, value: &T) -> Result<(), DirectoryError> {
+        let path = self.file(name);
+        let malformed =
+            |error: serde_json::Error| DirectoryError::Malformed { path: path.clone(), detail: error.to_string() };
+        let text = serde_json::to_string(value).map_err(malformed)?;
+        Ok(files::replace(&path, &text)?)
+    }
+}

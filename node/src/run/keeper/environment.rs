@@ -1,0 +1,52 @@
+//! The environment of a command: nothing of the node's.
+//!
+//! Invariant: what the site sets, an order cannot: it holds no such names.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::run::directory::Task;
+
+/// Where programs are looked for, unless the order says otherwise.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The file in the scratch directory with one host a line.
+const HOSTFILE: &str = ".kolo-hosts";
+
+/// The name and value of the variable that no other run has: what its processes are known by.
+pub fn mark(scratch: &Path) -> (&'static str, String) {
+    ("KOLO_HOSTFILE", scratch.join(HOSTFILE).to_string_lossy().into_owned())
+}
+
+/// Writes the list of hosts, one a line, as `mpirun` and `parallel` read it.
+pub fn write_hostfile(task: &Task, scratch: &Path) -> io::Result<PathBuf> {
+    let path = scratch.join(HOSTFILE);
+    let lines: String = task.order.hosts.iter().flat_map(|host| [host, "\n"]).collect();
+    fs::write(&path, lines)?;
+    Ok(path)
+}
+
+/// All variables: plain defaults, those of the order, and those that the site sets.
+pub fn of(task: &Task, scratch: &Path) -> BTreeMap<String, String> {
+    let order = &task.order;
+    let scratch_text = scratch.to_string_lossy().into_owned();
+    let defaults = [
+        ("PATH", PATH.to_owned()),
+        ("HOME", scratch_text.clone()),
+        ("TMPDIR", scratch_text),
+        ("LANG", "C.UTF-8".to_owned()),
+    ];
+    let own = [
+        ("KOLO_RANK", order.rank.to_string()),
+        ("KOLO_SIZE", order.hosts.len().to_string()),
+        ("KOLO_REQUEST", order.request.as_str().to_owned()),
+        ("KOLO_HOSTS", order.hosts.join(",")),
+        mark(scratch),
+    ];
+    let mut all: BTreeMap<String, String> = defaults.map(|(name, value)| (name.to_owned(), value)).into();
+    all.extend(order.environment.clone());
+    all.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    all
+}

@@ -1,0 +1,127 @@
+//! The process that becomes the command.
+//!
+//! The keeper starts it with the outputs and the input of the command already in place. It prepares itself, says so at the `barrier` of
+//! the run's directory, waits there for the word, and then runs the command in its own place. Invariant: nothing of the user's has run before
+//! the word; and it ends with its keeper.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    os::unix::{fs::PermissionsExt as _, net::UnixStream, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use nix::{
+    sys::{prctl::set_pdeathsig, signal::Signal, stat::Mode},
+    unistd::{getppid, setsid},
+};
+
+use crate::run::{
+    directory::{RunDirectory, Task},
+    keeper::environment,
+};
+
+/// What stands at the barrier before a reason.
+pub const READY: u8 = b'r';
+/// What stands before a reason when it is not ready, or could not start.
+pub const FAILED: u8 = b'f';
+/// The word that it may start.
+pub const GO: u8 = b'g';
+
+/// Prepares, waits for the word, and becomes the command. Returns only when it could not, and has then said why at the barrier.
+pub fn launch(directory: &Path) -> io::Result<()> {
+    let keeper = getppid();
+    let directory = RunDirectory::at(directory);
+    // The keeper is in that directory; a longer path than a socket may have is no trouble then.
+    let mut barrier = UnixStream::connect("barrier")?;
+    let failed = match prepare(&directory, keeper) {
+        Ok(mut command) => {
+            barrier.write_all(&[READY])?;
+            let mut word = [0];
+            barrier.read_exact(&mut word)?;
+            if word[0] != GO {
+                return Ok(());
+            }
+            // The barrier closes with it: the keeper sees that it has become the command.
+            let program = command.get_program().to_string_lossy().into_owned();
+            format!("{program} cannot be run: {}", command.exec())
+        }
+        Err(reason) => reason,
+    };
+    barrier.write_all(&[&[FAILED], failed.as_bytes()].concat())
+}
+
+fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Command, String> {
+    let failed = |doing: &'static str| move |error: nix::Error| format!("{doing}: {}", error.desc());
+    let task = directory.task().map_err(|error| error.to_string())?;
+    let scratch = directory.scratch().map_err(|error| error.to_string())?.ok_or("it has no scratch directory")?;
+    setsid().map_err(failed("it gets no session of its own"))?;
+    if task.order.terminal.is_some() {
+        rustix::process::ioctl_tiocsctty(io::stdin()).map_err(|error| format!("it gets no terminal: {error}"))?;
+    }
+    nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
+    task.confinement.enter(&scratch).map_err(|error| error.to_string())?;
+    // A process that becomes another user forgets this.
+    set_pdeathsig(Signal::SIGKILL).map_err(failed("it would outlive its keeper"))?;
+    if getppid() != keeper {
+        return Err("its keeper has ended".to_owned());
+    }
+    command(&task, &scratch)
+}
+
+/// The command with its environment and its directory; an error when there is no such program.
+fn command(task: &Task, scratch: &Path) -> Result<Command, String> {
+    let order = &task.order;
+    let variables = environment::of(task, scratch);
+    let directory = order.directory.as_ref().map_or_else(|| scratch.to_owned(), |path| scratch.join(path));
+    std::env::set_current_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let program = order.command.first().ok_or("there is no command")?;
+    let path = variables.get("PATH").map_or("", String::as_str);
+    let found = find_program(program, path)?;
+    let mut command = match task.confinement.wrapped(scratch, &directory).split_first() {
+        Some((sandbox, words)) => {
+            let mut command = Command::new(sandbox);
+            command.args(words).arg(program);
+            command
+        }
+        None => {
+            let mut command = Command::new(found);
+            command.arg0(program);
+            command
+        }
+    };
+    command.args(&order.command[1..]).env_clear().envs(&variables);
+    Ok(command)
+}
+
+/// The file of a program, looked for as a shell does, from the present directory.
+fn find_program(program: &str, path: &str) -> Result<PathBuf, String> {
+    if program.contains('/') {
+        return executable(PathBuf::from(program)).map_err(|why| format!("{program}: {why}"));
+    }
+    let candidates = path.split(':').map(|directory| Path::new(directory).join(program));
+    candidates.map(executable).find_map(Result::ok).ok_or_else(|| format!("{program}: not found in PATH ({path})"))
+}
+
+fn executable(file: PathBuf) -> Result<PathBuf, String> {
+    match file.metadata() {
+        Ok(found) if found.is_dir() => Err("is a directory".to_owned()),
+        Ok(found) if found.permissions().mode() & 0o111 == 0 => Err("is not executable (chmod +x)".to_owned()),
+        Ok(_) => Ok(file),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_a_shell_finds_them() {
+        assert!(find_program("sh", "/no/such:/bin").is_ok_and(|found| found == Path::new("/bin/sh")));
+        assert!(find_program("/bin/sh", "").is_ok());
+        assert_eq!(find_program("no-such-program", "/bin").unwrap_err(), "no-such-program: not found in PATH (/bin)");
+        assert_eq!(find_program("/bin", "").unwrap_err(), "/bin: is a directory");
+        assert_eq!(find_program("/etc/passwd", "").unwrap_err(), "/etc/passwd: is not executable (chmod +x)");
+    }
+}

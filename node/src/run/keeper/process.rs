@@ -1,0 +1,302 @@
+//! The command as a process: prepared, started once, told to end, ended with everything that it has started.
+
+use std::{
+    io,
+    os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
+    process::ExitStatus,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, killpg},
+    unistd::{Gid, Pid, Uid, mkdtemp},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{UnixListener, UnixStream},
+    process::{Child, Command},
+    time::{sleep, timeout},
+};
+
+use super::{
+    environment, launch,
+    state::{Keeper, Phase, State, Stop},
+    streams::{self, Streams},
+};
+use crate::{
+    run::{
+        confine::Runner,
+        directory::{Started, Task},
+        frame::{End, REASON_BYTES_MAX, reason},
+        processes,
+    },
+    runtime::clock::unix_ms,
+};
+
+/// How long preparing may take.
+const PREPARE_MAX: Duration = Duration::from_secs(20);
+/// How long a prepared command waits for the word.
+const WORD_MAX: Duration = Duration::from_secs(120);
+/// How often the clock of the machine is looked at, which may be set, or stand still while the machine sleeps.
+const TICK: Duration = Duration::from_millis(200);
+/// How long processes are killed. Only one that the system itself holds survives that.
+const KILL_MAX: Duration = Duration::from_secs(10);
+/// How long the outputs may still take when every process is gone and nobody holds them up.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Runs the task to its end, which is on disk when this returns, like everything that the command has said.
+pub async fn run(keeper: &Rc<Keeper>, task: &Task) -> End {
+    let end = match prepare(keeper, task).await {
+        Ok(prepared) => prepared.run(keeper, task).await,
+        Err(why) => End::Failed(reason(&why)),
+    };
+    kill_all(0).await;
+    if let Ok(Some(scratch)) = keeper.directory.scratch() {
+        // What cannot be removed is the owner's to look at.
+        let _ = std::fs::remove_dir_all(scratch);
+    }
+    if !matches!(keeper.directory.ended(), Ok(Some(_))) {
+        keep_end(keeper, &end);
+    }
+    end
+}
+
+fn keep_end(keeper: &Keeper, end: &End) {
+    if let Err(error) = keeper.directory.write_ended(end) {
+        eprintln!("the end {end:?} cannot be kept: {error}");
+    }
+}
+
+/// A command that waits at the barrier.
+struct Prepared {
+    child: Child,
+    pid: u32,
+    barrier: UnixStream,
+    streams: Streams,
+}
+
+async fn prepare(keeper: &Rc<Keeper>, task: &Task) -> Result<Prepared, String> {
+    let failed = |doing: &'static str| move |error: io::Error| format!("{doing}: {error}");
+    clear(keeper).map_err(failed("what a keeper before this one has left cannot be removed"))?;
+    let owner = task.confinement.owner().map_err(|error| error.to_string())?;
+    let scratch = make_scratch(task, owner).map_err(failed("there is no scratch directory"))?;
+    keeper.directory.write_scratch(&scratch).map_err(|error| error.to_string())?;
+    let (streams, given) = streams::make(&task.order, owner).map_err(failed("it gets no streams"))?;
+    let barrier = UnixListener::bind("barrier").map_err(failed("there is no barrier"))?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("keeper").arg("--launch").arg(keeper.directory.path());
+    command.stdin(given.stdin).stdout(given.stdout).stderr(given.stderr);
+    let mut child = command.spawn().map_err(failed("it cannot be started"))?;
+    // The command holds ends of the pipes, which must close with the child.
+    drop(command);
+    let pid = child.id().ok_or("it has ended at once")?;
+    let at_barrier = timeout(PREPARE_MAX, async {
+        let (mut barrier, _) = barrier.accept().await?;
+        let word = barrier.read_u8().await?;
+        Ok::<_, io::Error>((barrier, word))
+    });
+    let (mut barrier, word) = tokio::select! {
+        at_barrier = at_barrier => match at_barrier {
+            Ok(came) => came.map_err(failed("it was not prepared"))?,
+            Err(_) => return Err(format!("it was not prepared in {} s", PREPARE_MAX.as_secs())),
+        },
+        status = child.wait() => return Err(format!("it ended before it was prepared: {status:?}")),
+    };
+    if word != launch::READY {
+        return Err(rest_of(&mut barrier).await);
+    }
+    Ok(Prepared { child, pid, barrier, streams })
+}
+
+/// Removes what a keeper has prepared that ended before the word: its command has ended with it.
+fn clear(keeper: &Keeper) -> io::Result<()> {
+    let scratch = keeper.directory.scratch().map_err(io::Error::other)?;
+    let removed = [scratch.map_or(Ok(()), std::fs::remove_dir_all), std::fs::remove_file("barrier")];
+    let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    removed
+        .into_iter()
+        .try_for_each(|removed| removed.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) }))
+}
+
+/// The scratch directory, with the list of hosts in it, of the user that the command runs as.
+fn make_scratch(task: &Task, owner: Option<(Uid, Gid)>) -> io::Result<PathBuf> {
+    let scratch = mkdtemp(&task.scratch_in.join("kolo-run-XXXXXX"))?;
+    environment::write_hostfile(task, &scratch)?;
+    if let Some((uid, gid)) = owner {
+        std::os::unix::fs::chown(&scratch, Some(uid.as_raw()), Some(gid.as_raw()))?;
+    }
+    Ok(scratch)
+}
+
+/// What is said at the barrier, to its end.
+async fn rest_of(barrier: &mut UnixStream) -> String {
+    let mut said = Vec::new();
+    let _ = barrier.take(REASON_BYTES_MAX as u64).read_to_end(&mut said).await;
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+impl Prepared {
+    async fn run(mut self, keeper: &Rc<Keeper>, task: &Task) -> End {
+        keeper.change(|state| state.phase = Phase::Ready);
+        if let Some(end) = self.wait_for_word(keeper, task).await {
+            return end;
+        }
+        if let Err(why) = self.start(keeper).await {
+            return End::Failed(reason(&why));
+        }
+        let copied = tokio::task::spawn_local(self.streams.copy(keeper.clone()));
+        let (status, stopped) = watch(keeper, task, &mut self.child, self.pid).await;
+        kill_all(self.pid).await;
+        let end = end_of(status, stopped, task.confinement.runner);
+        // Known from here on, whatever becomes of the last words.
+        keep_end(keeper, &end);
+        drain(keeper, copied).await;
+        end
+    }
+
+    /// Waits for the user's word; the end when it is not to start.
+    async fn wait_for_word(&mut self, keeper: &Keeper, task: &Task) -> Option<End> {
+        let expires_ms = u64::try_from(task.order.expires.0).unwrap_or(0).saturating_mul(1000);
+        let waiting_since = Instant::now();
+        let mut ticks = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                stop = keeper.until(|state| state.stop.clone()) => return Some(End::from(stop)),
+                () = keeper.until(|state| state.may_start.then_some(())) => {
+                    let is_late = unix_ms() >= expires_ms;
+                    return is_late.then(|| End::Failed("the order had expired when the word to start came".to_owned()));
+                }
+                status = self.child.wait() => return Some(End::Failed(format!("it ended before it was started: {status:?}"))),
+                _ = ticks.tick() => {}
+            }
+            if unix_ms() >= deadline_ms(&keeper.state()) {
+                return Some(End::WindowEnded);
+            }
+            if waiting_since.elapsed() > WORD_MAX {
+                let why = format!("nobody gave the word to start in {} s", WORD_MAX.as_secs());
+                return Some(End::Failed(why));
+            }
+        }
+    }
+
+    /// From here on the run has its one start.
+    async fn start(&mut self, keeper: &Keeper) -> Result<(), String> {
+        let ticks = processes::started_ticks(self.pid).ok_or("it ended before it was started")?;
+        keeper.directory.write_started(Started { pid: self.pid, ticks }).map_err(|error| error.to_string())?;
+        self.barrier.write_all(&[launch::GO]).await.map_err(|error| format!("it does not hear: {error}"))?;
+        // The barrier closes when it has become the command.
+        let said = rest_of(&mut self.barrier).await;
+        if let Some(why) = said.strip_prefix(char::from(launch::FAILED)) {
+            return Err(why.to_owned());
+        }
+        let pid = self.pid;
+        keeper.change(|state| state.phase = Phase::Running { pid });
+        Ok(())
+    }
+}
+
+fn deadline_ms(state: &State) -> u64 {
+    u64::try_from(state.deadline.0).unwrap_or(0).saturating_mul(1000)
+}
+
+/// Waits until the command ends by itself or is ended; how, and why it was told to.
+async fn watch(keeper: &Keeper, task: &Task, child: &mut Child, pid: u32) -> (io::Result<ExitStatus>, Option<End>) {
+    let grace_ms = u64::try_from(task.grace.as_millis()).unwrap_or(u64::MAX);
+    let mut told: Option<(End, u64)> = None;
+    loop {
+        let (now, stop, deadline) = {
+            let state = keeper.state();
+            (unix_ms(), state.stop.clone(), deadline_ms(&state))
+        };
+        let is_told = told.is_some();
+        if !is_told && (stop.is_some() || now + grace_ms >= deadline) {
+            let why = stop.map_or(End::WindowEnded, End::from);
+            told = Some((why, (now + grace_ms).min(deadline)));
+            send(task.confinement.runner, pid, Signal::SIGTERM);
+            // One that is stopped hears it only when it goes on.
+            send(task.confinement.runner, pid, Signal::SIGCONT);
+        }
+        let until = told.as_ref().map_or(deadline - grace_ms, |(_, until)| *until);
+        if told.is_some() && now >= until {
+            kill_all(pid).await;
+        }
+        let wait = Duration::from_millis(until.saturating_sub(now)).clamp(Duration::from_millis(5), TICK);
+        tokio::select! {
+            status = child.wait() => return (status, told.map(|(why, _)| why)),
+            _ = keeper.until(|state| (!is_told && state.stop.is_some()).then_some(())) => {}
+            () = sleep(wait) => processes::reap_orphans(Some(pid)),
+        }
+    }
+}
+
+/// Sends a signal to the command and its group; the sandbox around it does not get it.
+pub fn send(runner: Runner, pid: u32, signal: Signal) {
+    match (runner, i32::try_from(pid)) {
+        // The sandbox is two processes, the second of which starts the command.
+        (Runner::Bubblewrap, _) => processes::signal_below(pid, 2, signal),
+        (Runner::None, Ok(group)) => {
+            // An error says that nobody is left to be told.
+            let _ = killpg(Pid::from_raw(group), signal);
+        }
+        (Runner::None, Err(_)) => {}
+    }
+}
+
+/// Kills everything below the keeper, and sees it gone.
+async fn kill_all(leader: u32) {
+    let began = Instant::now();
+    while processes::kill_descendants(leader) > 0 {
+        if began.elapsed() > KILL_MAX {
+            eprintln!("some processes of the command cannot be killed");
+            return;
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn end_of(status: io::Result<ExitStatus>, stopped: Option<End>, runner: Runner) -> End {
+    let status = match status {
+        Ok(status) => status,
+        Err(error) => return End::Failed(reason(&format!("it cannot be waited for: {error}"))),
+    };
+    // The sandbox says as a shell does that a signal has ended the command.
+    let as_shell = |code: i32| Some(code - 128).filter(|signal| runner == Runner::Bubblewrap && *signal > 0);
+    let signal = status.signal().or_else(|| status.code().and_then(as_shell));
+    let code = status.code().filter(|_| signal.is_none());
+    match (stopped, code, signal) {
+        (Some(End::WindowEnded) | None, Some(code), _) => End::Code(code),
+        (Some(why), ..) => why,
+        (None, None, Some(signal)) => End::Signal(signal),
+        (None, None, None) => End::Failed(format!("it ended as {status}")),
+    }
+}
+
+/// Lets the outputs end. Everything that could write is gone, so they do, unless somebody attached holds them up.
+async fn drain(keeper: &Keeper, mut copied: tokio::task::JoinHandle<()>) {
+    let is_held = |state: &State| {
+        use crate::run::frame::Output;
+        [Output::Stdout, Output::Stderr].iter().any(|output| state.room(*output, Instant::now()) == 0)
+    };
+    while timeout(LAST_WORDS, &mut copied).await.is_err() {
+        if !is_held(&keeper.state()) {
+            copied.abort();
+            break;
+        }
+    }
+    for spool in &keeper.state().spools {
+        if let Err(error) = spool.sync() {
+            eprintln!("the output cannot be put on disk: {error}");
+        }
+    }
+}
+
+impl From<Stop> for End {
+    fn from(stop: Stop) -> End {
+        match stop {
+            Stop::Owner(why) => End::Owner(why),
+            Stop::Broken(why) => End::Failed(reason(&why)),
+        }
+    }
+}

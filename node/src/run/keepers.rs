@@ -1,0 +1,421 @@
+//! The keepers of a site's seats, as its node uses them: started, found again, reached, ended.
+//!
+//! Each run has a directory `SEAT/RUN`, and each seat a file `last` with the highest number that it has seen. Everything is found on disk, so
+//! a node that starts knows what one before it has left running. Invariants: a number is used once, whatever crashes when; there are at most
+//! [`RUNS_MAX`] runs, and [`RUNS_OF_SEAT_MAX`] of a seat, each within the bounds of its spools.
+
+use std::{
+    ffi::OsString,
+    fs,
+    fs::File,
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Mutex,
+    time::{Duration, SystemTime},
+};
+
+use broker::{
+    ids::{RequestId, SeatNumber},
+    time::Time,
+    trust::PublicKey,
+};
+use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    confine::ConfineError,
+    directory::{DirectoryError, RunDirectory, Task},
+    frame::End,
+    keeper::{
+        connection::{OF_OWNER, OF_USER},
+        environment,
+        owner::{HEARD, OwnerWord},
+    },
+    order::{OrderError, RunNumber},
+    processes,
+};
+use crate::{
+    runtime::lock::locked,
+    trust::{TrustFileError, files},
+};
+
+/// Most runs that a site keeps, those included whose end nobody has asked for.
+pub const RUNS_MAX: usize = 1024;
+/// Most of one seat.
+pub const RUNS_OF_SEAT_MAX: usize = 64;
+/// How long an end that nobody asks for is kept.
+const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// How long a keeper may take to answer its node.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// The socket of a keeper.
+const SOCKET: &str = "socket";
+/// What a keeper complains of.
+const LOG: &str = "log";
+/// The file of a seat with its highest number.
+const LAST: &str = "last";
+const LAST_BYTES_MAX: u64 = 256;
+
+/// The name of a run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunId {
+    /// Whose it is.
+    pub user: PublicKey,
+    /// Of which reservation.
+    pub request: RequestId,
+    /// On which seat.
+    pub seat: SeatNumber,
+    /// Which one.
+    pub run: RunNumber,
+}
+
+impl RunId {
+    /// That of a task.
+    pub fn of(task: &Task) -> RunId {
+        let order = &task.order;
+        RunId { user: task.user, request: order.request.clone(), seat: order.seat, run: order.run }
+    }
+}
+
+/// How far a run is, as its directory shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunState {
+    /// Its user has not given the word to start.
+    Waiting,
+    /// It runs as this process.
+    Running {
+        /// The process, and its group.
+        pid: u32,
+    },
+    /// It is over.
+    Ended(End),
+}
+
+/// One run of a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptRun {
+    /// What was to be done.
+    pub task: Task,
+    /// How far it is.
+    pub state: RunState,
+}
+
+/// What a seat remembers of its runs.
+#[derive(Debug, Serialize, Deserialize)]
+struct Last {
+    run: RunNumber,
+    deadline: Time,
+}
+
+/// Why a run is not started, or not reached.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// No site could run it.
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    /// The machine cannot confine it.
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
+    /// The window or the order is over.
+    #[error("it is too late to start it: {0}")]
+    Late(&'static str),
+    /// The very run is there; ask it.
+    #[error("run {0} of this seat was started before")]
+    Known(RunNumber),
+    /// The number was used, or may have been.
+    #[error("run {run} of this seat is not started: its numbers were used up to {last}, take a higher one")]
+    Used {
+        /// The number of the order.
+        run: RunNumber,
+        /// The highest that the seat has seen.
+        last: RunNumber,
+    },
+    /// There are too many.
+    #[error("{what} has {count} runs already; fetch the ends of some (kolo logs) or end them")]
+    Full {
+        /// The seat or the site.
+        what: &'static str,
+        /// How many.
+        count: usize,
+    },
+    /// There is no such run.
+    #[error("there is no such run here; its end may have been fetched already")]
+    Unknown,
+    /// It is over, or its keeper is gone.
+    #[error("the run has ended")]
+    Over,
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] TrustFileError),
+    /// The system refuses.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was done.
+        doing: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+fn system(doing: &'static str) -> impl Fn(io::Error) -> RunError {
+    move |source| RunError::System { doing, source }
+}
+
+/// All runs of a site.
+#[derive(Debug)]
+pub struct Keepers {
+    root: PathBuf,
+    /// What the name of a keeper's directory is added to.
+    program: Vec<OsString>,
+    /// Keepers that this process has started, to be taken off the system's list; held while a run is started.
+    started: Mutex<Vec<Child>>,
+}
+
+impl Keepers {
+    /// The runs that lie in `root`. What a crash has left of lost runs ends now.
+    ///
+    /// # Errors
+    /// [`RunError`] when the directory cannot be used.
+    pub fn open(root: &Path) -> Result<Keepers, RunError> {
+        Keepers::with_program(root, vec!["/proc/self/exe".into(), "keeper".into()])
+    }
+
+    /// As [`Keepers::open`], with another program than this one, to whose arguments the directory of a run is added.
+    ///
+    /// # Errors
+    /// As for [`Keepers::open`].
+    pub fn with_program(root: &Path, program: Vec<OsString>) -> Result<Keepers, RunError> {
+        files::open_directory(root)?;
+        let keepers = Keepers { root: root.to_owned(), program, started: Mutex::default() };
+        for directory in keepers.directories(None)? {
+            if matches!(state_of(&directory), Ok(RunState::Ended(End::Lost)))
+                && let Ok(Some(scratch)) = directory.scratch()
+            {
+                let (name, value) = environment::mark(&scratch);
+                processes::kill_marked(name, &value);
+                // What cannot be removed is the owner's to look at.
+                let _ = fs::remove_dir_all(scratch);
+            }
+        }
+        Ok(keepers)
+    }
+
+    /// Starts the keeper of a run, whose command waits for its user's word. `now` decides whether it is too late. Blocks for some
+    /// milliseconds: the number is on disk before anything else.
+    ///
+    /// # Errors
+    /// [`RunError::Known`] when it was started before, and any other when it was not started.
+    pub fn start(&self, task: &Task, now: Time) -> Result<RunId, RunError> {
+        task.order.check()?;
+        task.confinement.user()?;
+        if task.deadline <= now {
+            return Err(RunError::Late("the window of the seat is over"));
+        }
+        if task.order.expires <= now {
+            return Err(RunError::Late("the order has expired"));
+        }
+        let mut started = locked(&self.started);
+        started.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        let id = RunId::of(task);
+        let directory = self.directory(&id);
+        let seat = self.seat(&id);
+        if let Some(last) = read_last(&seat)?.filter(|last| last.run >= id.run) {
+            let is_this = directory.task().is_ok_and(|known| known.order == task.order);
+            return Err(if is_this { RunError::Known(id.run) } else { RunError::Used { run: id.run, last: last.run } });
+        }
+        self.make_room(&seat, now)?;
+        let last = Last { run: id.run, deadline: task.deadline };
+        let last =
+            serde_json::to_string(&last).map_err(|error| system("the run's number cannot be kept")(error.into()))?;
+        files::replace(&seat.join(LAST), &last)?;
+        directory.create(task)?;
+        started.push(self.spawn(&directory)?);
+        Ok(id)
+    }
+
+    /// A stream to the keeper of a run, whose next byte in is its user's first. A run whose keeper is gone gets one again, that tells what
+    /// is left of it.
+    ///
+    /// # Errors
+    /// [`RunError::Unknown`] when there is no such run.
+    pub fn connect(&self, id: &RunId) -> Result<UnixStream, RunError> {
+        let directory = self.directory(id);
+        if !directory.file("task").exists() {
+            return Err(RunError::Unknown);
+        }
+        let mut stream = match dial(&directory) {
+            Ok(stream) => stream,
+            Err(_) => {
+                let mut started = locked(&self.started);
+                match dial(&directory) {
+                    Ok(stream) => stream,
+                    Err(_) => {
+                        started.push(self.spawn(&directory)?);
+                        dial(&directory).map_err(system("its keeper cannot be reached"))?
+                    }
+                }
+            }
+        };
+        stream.write_all(&[OF_USER]).map_err(system("its keeper cannot be reached"))?;
+        Ok(stream)
+    }
+
+    /// Ends a run for a reason that its user is told. Returns when its keeper knows.
+    ///
+    /// # Errors
+    /// [`RunError::Over`] when it has ended already.
+    pub fn end(&self, id: &RunId, why: &str) -> Result<(), RunError> {
+        self.say(id, &OwnerWord::End(why.to_owned()))
+    }
+
+    /// Moves the end of a run's window.
+    ///
+    /// # Errors
+    /// [`RunError::Over`] when it has ended already.
+    pub fn set_deadline(&self, id: &RunId, deadline: Time) -> Result<(), RunError> {
+        self.say(id, &OwnerWord::Deadline(deadline))
+    }
+
+    /// All runs that there are, as their directories show them.
+    ///
+    /// # Errors
+    /// [`RunError`] when the directory cannot be read; a run that cannot be is left out.
+    pub fn list(&self) -> Result<Vec<KeptRun>, RunError> {
+        let kept =
+            |directory: RunDirectory| Some(KeptRun { task: directory.task().ok()?, state: state_of(&directory).ok()? });
+        Ok(self.directories(None)?.into_iter().filter_map(kept).collect())
+    }
+
+    fn say(&self, id: &RunId, word: &OwnerWord) -> Result<(), RunError> {
+        let directory = self.directory(id);
+        if !directory.file("task").exists() {
+            return Err(RunError::Unknown);
+        }
+        if matches!(state_of(&directory)?, RunState::Ended(_)) {
+            return Err(RunError::Over);
+        }
+        let line = serde_json::to_string(word).map_err(|error| system("the word cannot be written")(error.into()))?;
+        let say = || {
+            let mut stream = dial(&directory)?;
+            stream.set_read_timeout(Some(ANSWER_MAX))?;
+            stream.write_all(&[&[OF_OWNER], line.as_bytes(), b"\n"].concat())?;
+            let mut answer = [0];
+            stream.read_exact(&mut answer)?;
+            if answer == [HEARD] { Ok(()) } else { Err(io::Error::other("it answers with something else")) }
+        };
+        say().map_err(system("its keeper cannot be told"))
+    }
+
+    /// Forgets ends that nobody has asked for in time, then looks whether there is room for one more.
+    fn make_room(&self, seat: &Path, now: Time) -> Result<(), RunError> {
+        self.forget_old(now)?;
+        let all = self.directories(None)?.len();
+        if all >= RUNS_MAX {
+            return Err(RunError::Full { what: "the site", count: all });
+        }
+        let of_seat = self.directories(Some(seat))?.len();
+        if of_seat >= RUNS_OF_SEAT_MAX {
+            return Err(RunError::Full { what: "the seat", count: of_seat });
+        }
+        Ok(())
+    }
+
+    fn forget_old(&self, now: Time) -> Result<(), RunError> {
+        for directory in self.directories(None)? {
+            let changed = fs::metadata(directory.path()).and_then(|found| found.modified());
+            let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
+            if age.is_some_and(|age| age > KEPT_FOR) && matches!(state_of(&directory), Ok(RunState::Ended(_))) {
+                directory.remove()?;
+            }
+        }
+        for seat in self.seats()? {
+            let is_over = read_last(&seat).is_ok_and(|last| last.is_some_and(|last| last.deadline < now));
+            if is_over && self.directories(Some(&seat))?.is_empty() {
+                fs::remove_dir_all(&seat).map_err(system("a seat cannot be forgotten"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn seats(&self) -> Result<Vec<PathBuf>, RunError> {
+        let entries = fs::read_dir(&self.root).map_err(system("the runs cannot be listed"))?;
+        Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect())
+    }
+
+    /// The directories of all runs, or of those of one seat.
+    fn directories(&self, seat: Option<&Path>) -> Result<Vec<RunDirectory>, RunError> {
+        let seats = match seat {
+            Some(seat) => vec![seat.to_owned()],
+            None => self.seats()?,
+        };
+        let runs = seats.into_iter().filter_map(|seat| fs::read_dir(seat).ok()).flatten();
+        let runs = runs.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.join("task").exists());
+        Ok(runs.map(|path| RunDirectory::at(&path)).collect())
+    }
+
+    fn seat(&self, id: &RunId) -> PathBuf {
+        let name = Sha256::new().chain_update(id.user.as_bytes()).chain_update(id.request.as_str()).finalize();
+        self.root.join(format!("{}.{}", HEXLOWER.encode(&name[..16]), id.seat))
+    }
+
+    fn directory(&self, id: &RunId) -> RunDirectory {
+        RunDirectory::at(&self.seat(id).join(id.run.to_string()))
+    }
+
+    /// A keeper with its socket as standard input; whoever connects before it is up waits in the socket.
+    fn spawn(&self, directory: &RunDirectory) -> Result<Child, RunError> {
+        let spawn = || {
+            let socket = short_path(directory, |path| {
+                match fs::remove_file(path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+                UnixListener::bind(path)
+            })?;
+            let log = File::options().append(true).create(true).open(directory.file(LOG))?;
+            let (program, arguments) = self.program.split_first().ok_or(io::ErrorKind::NotFound)?;
+            let mut command = Command::new(program);
+            command.args(arguments).arg(directory.path()).env_clear().current_dir("/");
+            command.stdin(OwnedFd::from(socket)).stdout(Stdio::null()).stderr(log).spawn()
+        };
+        spawn().map_err(system("its keeper cannot be started"))
+    }
+}
+
+fn dial(directory: &RunDirectory) -> io::Result<UnixStream> {
+    short_path(directory, |path| UnixStream::connect(path))
+}
+
+/// Uses the socket of a directory by a path that is short enough for a socket, however long that of the directory is.
+fn short_path<T>(directory: &RunDirectory, use_it: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
+    let open = File::open(directory.path())?;
+    use_it(&Path::new("/proc/self/fd").join(open.as_raw_fd().to_string()).join(SOCKET))
+}
+
+fn read_last(seat: &Path) -> Result<Option<Last>, RunError> {
+    let path = seat.join(LAST);
+    let Some(text) = files::read(&path, LAST_BYTES_MAX)? else { return Ok(None) };
+    let read = serde_json::from_str(&text);
+    read.map(Some).map_err(|error| DirectoryError::Malformed { path, detail: error.to_string() }.into())
+}
+
+fn state_of(directory: &RunDirectory) -> Result<RunState, DirectoryError> {
+    if let Some(end) = directory.ended()? {
+        return Ok(RunState::Ended(end));
+    }
+    let is_kept = directory.keeper()?.is_some_and(|keeper| processes::started_ticks(keeper.pid) == Some(keeper.ticks));
+    Ok(match directory.started()? {
+        Some(started) if is_kept => RunState::Running { pid: started.pid },
+        // Its keeper may have ended between the two looks.
+        Some(_) => RunState::Ended(directory.ended()?.unwrap_or(End::Lost)),
+        None => RunState::Waiting,
+    })
+}

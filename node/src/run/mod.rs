@@ -1,0 +1,24 @@
+//! Running a user's command on a seat: what is to be run, the stream between the user and the keeper of the seat, and the keepers.
+//!
+//! One stream of [`frame`]s leads from the command line to the [`keeper`]; nodes on the way carry its bytes and read none. What is run is a
+//! [`RunOrder`], signed by the user of the reservation. A node starts [`Keepers`] and finds them again; it is needed by none of them.
+
+pub mod carry;
+pub mod check;
+pub mod confine;
+pub mod directory;
+pub mod frame;
+pub mod keeper;
+pub mod keepers;
+pub mod opening;
+pub mod order;
+mod processes;
+pub mod site;
+mod spool;
+
+pub use self::{
+    confine::{Confinement, Runner},
+    directory::Task,
+    keepers::{Keepers, KeptRun, RunError, RunId, RunState},
+    order::{RunNumber, RunOrder},
+};

@@ -1,0 +1,328 @@
+//! What a stream to a seat is opened for: to start a run, or to come back to one.
+//!
+//! Its user has signed it, so that nodes on the way can neither make nor change it; who shows it again within its life comes to the same
+//! run, and starts nothing twice.
+
+use broker::{
+    document::{Misfit, read_object},
+    ids::{RequestId, SeatNumber, SiteId},
+    time::{Span, Time},
+    trust::{PublicKey, SignedText, Statement, TrustError},
+};
+use discovery::{opening::OPENING_BYTES_MAX, wire};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    RunNumber, RunOrder,
+    order::{NONCE_BYTES_MAX, OrderError},
+};
+
+/// How long an opening may be used after it was signed; more than clocks may be apart.
+pub const OPENING_LIFE: Span = Span(180);
+/// How far the clocks of user and site may be apart.
+const CLOCKS_APART_MAX: Span = Span(120);
+
+/// Brings a user back to a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttachOrder {
+    /// In this grid.
+    pub grid: String,
+    /// The site.
+    pub site: SiteId,
+    /// The reservation.
+    pub request: RequestId,
+    /// The seat.
+    pub seat: SeatNumber,
+    /// Which run of the seat; the last one when it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunNumber>,
+    /// When it was signed, on the user's clock.
+    pub issued: Time,
+    /// From this second on it is worth nothing.
+    pub expires: Time,
+    /// Random, so that no two are the same.
+    pub nonce: String,
+}
+
+impl Statement for AttachOrder {
+    const KIND: &'static str = "attach";
+    const TEXT_BYTES_MAX: usize = 4 * 1024;
+}
+
+/// What a stream is opened for; signed by the user of the reservation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Opening {
+    /// A [`RunOrder`]: starts the run, or comes back to it when it was started.
+    Start(SignedText),
+    /// An [`AttachOrder`].
+    Attach(SignedText),
+}
+
+/// What a user hands to the entry point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromUser {
+    /// To be passed on as it stands.
+    Signed(Opening),
+    /// The user has no key, and the node signs for its operator: a [`RunOrder`], as JSON.
+    PlainStart(String),
+    /// The same of an [`AttachOrder`].
+    PlainAttach(String),
+}
+
+impl FromUser {
+    /// What the node is to sign.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    pub fn plain(wish: &Wish) -> Result<FromUser, serde_json::Error> {
+        Ok(match wish {
+            Wish::Start(order) => FromUser::PlainStart(serde_json::to_string(order)?),
+            Wish::Attach(order) => FromUser::PlainAttach(serde_json::to_string(order)?),
+        })
+    }
+}
+
+/// What is to be signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// To start a run.
+    Start(Box<RunOrder>),
+    /// To come back to one.
+    Attach(AttachOrder),
+}
+
+impl Wish {
+    /// Reads what a user hands over to be signed.
+    ///
+    /// # Errors
+    /// [`OpeningError::Plain`].
+    pub fn start(json: &str) -> Result<Wish, OpeningError> {
+        Ok(Wish::Start(Box::new(read_object(json.as_bytes())?)))
+    }
+
+    /// The same of an [`AttachOrder`].
+    ///
+    /// # Errors
+    /// [`OpeningError::Plain`].
+    pub fn attach(json: &str) -> Result<Wish, OpeningError> {
+        Ok(Wish::Attach(read_object(json.as_bytes())?))
+    }
+
+    /// The site that it is for.
+    pub fn site(&self) -> &SiteId {
+        match self {
+            Wish::Start(order) => &order.site,
+            Wish::Attach(order) => &order.site,
+        }
+    }
+
+    /// The reservation.
+    pub fn request(&self) -> &RequestId {
+        match self {
+            Wish::Start(order) => &order.request,
+            Wish::Attach(order) => &order.request,
+        }
+    }
+
+    /// The same, valid from now on.
+    #[must_use]
+    pub fn issued(mut self, now: Time) -> Wish {
+        let (issued, expires) = match &mut self {
+            Wish::Start(order) => (&mut order.issued, &mut order.expires),
+            Wish::Attach(order) => (&mut order.issued, &mut order.expires),
+        };
+        (*issued, *expires) = (now, now + OPENING_LIFE);
+        self
+    }
+
+    /// Signs it.
+    ///
+    /// # Errors
+    /// [`TrustError::TooLarge`] when no site would accept it.
+    pub fn sign(&self, key: &ed25519_dalek::SigningKey) -> Result<Opening, TrustError> {
+        Ok(match self {
+            Wish::Start(order) => Opening::Start(SignedText::sign(&**order, key)?),
+            Wish::Attach(order) => Opening::Attach(SignedText::sign(order, key)?),
+        })
+    }
+}
+
+/// Why an opening is not looked at further.
+#[derive(Debug, thiserror::Error)]
+pub enum OpeningError {
+    /// It is no opening.
+    #[error("what was sent cannot be read: {0}")]
+    Malformed(#[from] wire::DecodeError),
+    /// What is to be signed is no order.
+    #[error("the order: {0}")]
+    Plain(#[from] Misfit),
+    /// It is not signed as it should be.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// No site could run it.
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    /// It is for another site or grid.
+    #[error("it is for site {site} of grid {grid}")]
+    Elsewhere {
+        /// The site that it is for.
+        site: SiteId,
+        /// Its grid.
+        grid: String,
+    },
+    /// It is too old, or from the future.
+    #[error(
+        "it was signed at {issued} s and holds until {expires} s, and the clock here says {now} s; check the clocks"
+    )]
+    Time {
+        /// When it was signed.
+        issued: i64,
+        /// Until when it holds.
+        expires: i64,
+        /// The present here.
+        now: i64,
+    },
+}
+
+impl Opening {
+    /// Reads what a node passes on.
+    ///
+    /// # Errors
+    /// [`OpeningError::Malformed`].
+    pub fn read(bytes: &[u8]) -> Result<Opening, OpeningError> {
+        Ok(wire::decode::<Opening, OPENING_BYTES_MAX>(bytes)?)
+    }
+
+    /// Its user and what is wanted, once the signature was verified.
+    ///
+    /// # Errors
+    /// [`OpeningError::Trust`] or [`OpeningError::Order`].
+    pub fn open(&self) -> Result<(PublicKey, Wish), OpeningError> {
+        match self {
+            Opening::Start(text) => {
+                let order: RunOrder = text.open()?;
+                order.check()?;
+                Ok((text.author, Wish::Start(Box::new(order))))
+            }
+            Opening::Attach(text) => {
+                let order: AttachOrder = text.open()?;
+                let bytes = order.nonce.len();
+                if bytes > NONCE_BYTES_MAX {
+                    let what = "the nonce".to_owned();
+                    return Err(OrderError::TooLong { what, bytes, limit: NONCE_BYTES_MAX }.into());
+                }
+                Ok((text.author, Wish::Attach(order)))
+            }
+        }
+    }
+
+    /// The same for `site` of `grid` at `now`, where it must hold.
+    ///
+    /// # Errors
+    /// [`OpeningError`].
+    pub fn open_at(&self, site: &SiteId, grid: &str, now: Time) -> Result<(PublicKey, Wish), OpeningError> {
+        let (user, wish) = self.open()?;
+        let (of_grid, issued, expires) = match &wish {
+            Wish::Start(order) => (&order.grid, order.issued, order.expires),
+            Wish::Attach(order) => (&order.grid, order.issued, order.expires),
+        };
+        if wish.site() != site || of_grid != grid {
+            return Err(OpeningError::Elsewhere { site: wish.site().clone(), grid: of_grid.clone() });
+        }
+        let is_timely = issued <= now + CLOCKS_APART_MAX && now < expires && expires <= issued + OPENING_LIFE;
+        if !is_timely {
+            return Err(OpeningError::Time { issued: issued.0, expires: expires.0, now: now.0 });
+        }
+        Ok((user, wish))
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use broker::trust::testing;
+
+    use super::{super::order::tests::order, *};
+
+    /// Comes back to the last run of seat 2.
+    pub fn attach() -> AttachOrder {
+        let order = order(&["true"]);
+        AttachOrder {
+            grid: order.grid,
+            site: order.site,
+            request: order.request,
+            seat: order.seat,
+            run: None,
+            issued: order.issued,
+            expires: order.expires,
+            nonce: order.nonce,
+        }
+    }
+
+    #[test]
+    fn an_opening_counts_here_and_now_and_for_its_signer() {
+        let site = SiteId::new("s").unwrap();
+        for wish in [Wish::Start(Box::new(order(&["true"]))), Wish::Attach(attach())] {
+            let opening = wish.clone().issued(Time(1000)).sign(&testing::key(1)).unwrap();
+            let bytes = wire::encode(&opening).unwrap();
+            let read = Opening::read(&bytes).unwrap();
+            let (user, opened) = read.open_at(&site, testing::GRID, Time(1000)).unwrap();
+            assert_eq!((user, opened), (PublicKey::of(&testing::key(1)), wish.issued(Time(1000))));
+            // Clocks that are apart by less than two minutes do not matter.
+            for (now, is_good) in [(880, true), (879, false), (1179, true), (1180, false)] {
+                assert_eq!(read.open_at(&site, testing::GRID, Time(now)).is_ok(), is_good, "{now}");
+            }
+            let other = SiteId::new("x").unwrap();
+            assert!(matches!(read.open_at(&other, testing::GRID, Time(1000)), Err(OpeningError::Elsewhere { .. })));
+            assert!(matches!(read.open_at(&site, "x", Time(1000)), Err(OpeningError::Elsewhere { .. })));
+            for cut in 0..bytes.len() {
+                assert!(Opening::read(&bytes[..cut]).is_err());
+            }
+            let text = match read {
+                Opening::Start(text) | Opening::Attach(text) => text,
+            };
+            let forged = SignedText { text: text.text.replace("\"seat\":2", "\"seat\":3"), ..text.clone() };
+            assert!(Opening::Start(forged.clone()).open().is_err() && Opening::Attach(forged).open().is_err());
+            let swapped = (Opening::Start(text.clone()).open().is_ok(), Opening::Attach(text).open().is_ok());
+            assert_ne!(swapped.0, swapped.1, "one kind is never read as the other");
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_that_other_versions_read() {
+        let key = testing::key(1);
+        let text = SignedText::sign(&attach(), &key).unwrap();
+        let expected = format!(
+            "kolo-attach/1\n{{\"grid\":\"{}\",\"site\":\"s\",\"request\":\"r\",\"seat\":2,\"issued\":1000,\"expires\":1060,\"nonce\":\"n\"}}",
+            testing::GRID
+        );
+        assert_eq!(text.text, expected);
+        let numbers = [(Opening::Start(text.clone()), 0), (Opening::Attach(text.clone()), 1)];
+        for (opening, number) in numbers {
+            let bytes = wire::encode(&opening).unwrap();
+            assert_eq!((bytes[0], usize::from(bytes[1])), (number, expected.len()));
+            assert_eq!(&bytes[2..2 + expected.len()], expected.as_bytes());
+            let plain = wire::encode(&FromUser::Signed(opening)).unwrap();
+            assert_eq!(plain, [&[0][..], &bytes].concat());
+        }
+        for (wish, number) in [(Wish::Start(Box::new(order(&["true"]))), 1), (Wish::Attach(attach()), 2)] {
+            let bytes = wire::encode(&FromUser::plain(&wish).unwrap()).unwrap();
+            assert_eq!(bytes[0], number);
+            let read = match wire::decode::<FromUser, OPENING_BYTES_MAX>(&bytes).unwrap() {
+                FromUser::PlainStart(json) => Wish::start(&json).unwrap(),
+                FromUser::PlainAttach(json) => Wish::attach(&json).unwrap(),
+                FromUser::Signed(_) => panic!("nobody has signed it"),
+            };
+            assert_eq!(read, wish);
+        }
+        assert!(Wish::start("{}").is_err() && Wish::attach("[]").is_err());
+    }
+
+    #[test]
+    fn what_lives_for_longer_than_it_may_is_not_taken() {
+        let site = SiteId::new("s").unwrap();
+        let long = AttachOrder { expires: Time(1181), ..attach() };
+        let opening = Wish::Attach(long).sign(&testing::key(1)).unwrap();
+        assert!(matches!(opening.open_at(&site, testing::GRID, Time(1000)), Err(OpeningError::Time { .. })));
+    }
+}

@@ -1,0 +1,282 @@
+//! What a user orders to be run on one seat, signed.
+//!
+//! Invariant: a [`RunOrder`] that passed [`RunOrder::check`] can be given to the operating system as it stands: no text is too long or
+//! holds a zero byte. Whether its user may run it here and now is decided elsewhere.
+
+use std::{collections::BTreeMap, fmt};
+
+use broker::{
+    ids::{RequestId, SeatNumber, SiteId},
+    time::Time,
+    trust::Statement,
+};
+use serde::{Deserialize, Serialize};
+
+use super::frame::TerminalSize;
+
+/// Most bytes of command, environment and hosts together, as the operating system counts them: each text with a byte behind it.
+pub const TEXTS_BYTES_MAX: usize = 1024 * 1024;
+/// Longest single text that Linux gives to a program, in bytes.
+pub const TEXT_BYTES_MAX: usize = 128 * 1024 - 1;
+/// Longest nonce, in bytes.
+pub const NONCE_BYTES_MAX: usize = 64;
+/// What the names of variables begin with that the site sets.
+pub const OWN_VARIABLES: &str = "KOLO_";
+
+/// Which run of a seat. A user counts up; a number that is not above all that the seat has seen is never run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunNumber(pub u64);
+
+impl fmt::Display for RunNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A command to be run on one seat of a reservation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunOrder {
+    /// In this grid.
+    pub grid: String,
+    /// The only site that may run it.
+    pub site: SiteId,
+    /// The reservation.
+    pub request: RequestId,
+    /// The seat.
+    pub seat: SeatNumber,
+    /// Which run of the seat.
+    pub run: RunNumber,
+    /// The place of this seat in `hosts`, which the command reads as its rank.
+    pub rank: u32,
+    /// The names by which the seats of this run reach each other, in the order of their ranks.
+    pub hosts: Vec<String>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// What is in its environment beside what the site sets.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// Where it starts; relative to the scratch directory of the run, which is also the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// It gets a terminal of this size, else pipes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<TerminalSize>,
+    /// Whether the user's input goes to this seat; else there is none.
+    #[serde(default)]
+    pub has_stdin: bool,
+    /// When it was signed, on the user's clock.
+    pub issued: Time,
+    /// From this second on it is not started.
+    pub expires: Time,
+    /// Random, so that no two orders are the same.
+    pub nonce: String,
+}
+
+impl Statement for RunOrder {
+    const KIND: &'static str = "run";
+    /// As JSON a byte of a text may take six.
+    const TEXT_BYTES_MAX: usize = 7 * TEXTS_BYTES_MAX;
+}
+
+/// Why an order cannot be run by any site.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    /// There is no program, or its name is empty.
+    #[error("there is no command to run")]
+    NoCommand,
+    /// The texts are too long together.
+    #[error(
+        "command, environment and hosts have {0} bytes together, at most {TEXTS_BYTES_MAX} are run; put the rest into a file"
+    )]
+    TooLongTogether(usize),
+    /// One text is too long.
+    #[error("{what} has {bytes} bytes, at most {limit} are accepted")]
+    TooLong {
+        /// Which text.
+        what: String,
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A text holds a byte that ends it.
+    #[error("{0} holds a zero byte")]
+    ZeroByte(String),
+    /// The name of a variable is empty or holds `=`.
+    #[error("{0:?} cannot name a variable of the environment")]
+    Variable(String),
+    /// The site sets these itself.
+    #[error("the variable {0} is set by the site; names that begin with {OWN_VARIABLES} are not taken from an order")]
+    OwnVariable(String),
+    /// The rank is not that of one of the hosts.
+    #[error("rank {rank} of {hosts} hosts")]
+    Rank {
+        /// The rank, from 0.
+        rank: u32,
+        /// How many hosts the order names.
+        hosts: usize,
+    },
+    /// A host's name would break the list of hosts.
+    #[error("{0:?} cannot name a host")]
+    Host(String),
+    /// A terminal without lines or columns.
+    #[error("a terminal of {} lines and {} columns", .0.rows, .0.columns)]
+    Terminal(TerminalSize),
+}
+
+impl RunOrder {
+    /// Whether any site could run it.
+    ///
+    /// # Errors
+    /// The first bound that it crosses, named.
+    pub fn check(&self) -> Result<(), OrderError> {
+        if self.command.first().is_none_or(String::is_empty) {
+            return Err(OrderError::NoCommand);
+        }
+        self.check_variables()?;
+        self.check_hosts()?;
+        for (number, argument) in (0..).zip(&self.command) {
+            check_text(|| format!("argument {number}"), argument, TEXT_BYTES_MAX)?;
+        }
+        // The longest path that Linux takes.
+        check_text(|| "the directory".to_owned(), self.directory.as_deref().unwrap_or_default(), 4095)?;
+        check_text(|| "the nonce".to_owned(), &self.nonce, NONCE_BYTES_MAX)?;
+        if let Some(size) = self.terminal.filter(|size| size.rows == 0 || size.columns == 0) {
+            return Err(OrderError::Terminal(size));
+        }
+        let variables = self.environment.iter().flat_map(|(name, value)| [name, value]);
+        let together = self.command.iter().chain(variables).chain(&self.hosts).map(|text| text.len() + 1).sum();
+        if together > TEXTS_BYTES_MAX { Err(OrderError::TooLongTogether(together)) } else { Ok(()) }
+    }
+
+    fn check_variables(&self) -> Result<(), OrderError> {
+        for (name, value) in &self.environment {
+            if name.is_empty() || name.contains('=') {
+                return Err(OrderError::Variable(name.clone()));
+            }
+            if name.starts_with(OWN_VARIABLES) {
+                return Err(OrderError::OwnVariable(name.clone()));
+            }
+            check_text(|| format!("the name of the variable {name:?}"), name, TEXT_BYTES_MAX)?;
+            // Name, `=` and value are one text to the operating system.
+            check_text(|| format!("the variable {name}"), value, TEXT_BYTES_MAX.saturating_sub(name.len() + 1))?;
+        }
+        Ok(())
+    }
+
+    fn check_hosts(&self) -> Result<(), OrderError> {
+        if usize::try_from(self.rank).is_ok_and(|rank| rank >= self.hosts.len()) {
+            return Err(OrderError::Rank { rank: self.rank, hosts: self.hosts.len() });
+        }
+        let breaks_list = |host: &str| {
+            host.is_empty()
+                || host.starts_with(['-', '#'])
+                || host.contains(|c: char| c.is_whitespace() || c.is_control() || c == ',')
+        };
+        if let Some(host) = self.hosts.iter().find(|host| breaks_list(host)) {
+            return Err(OrderError::Host(host.clone()));
+        }
+        // The command reads all of them as one variable.
+        let bytes = self.hosts.iter().map(|host| host.len() + 1).sum();
+        let limit = TEXT_BYTES_MAX - OWN_VARIABLES.len() - "HOSTS=".len();
+        let too_long = OrderError::TooLong { what: "the list of hosts".to_owned(), bytes, limit };
+        if bytes > limit { Err(too_long) } else { Ok(()) }
+    }
+}
+
+fn check_text(what: impl Fn() -> String, text: &str, limit: usize) -> Result<(), OrderError> {
+    if text.len() > limit {
+        return Err(OrderError::TooLong { what: what(), bytes: text.len(), limit });
+    }
+    if text.contains('\0') { Err(OrderError::ZeroByte(what())) } else { Ok(()) }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use broker::trust::{SignedText, testing};
+    use expect_test::expect;
+
+    use super::*;
+
+    /// An order of a command that needs nothing.
+    pub fn order(command: &[&str]) -> RunOrder {
+        RunOrder {
+            grid: testing::GRID.to_owned(),
+            site: SiteId::new("s").unwrap(),
+            request: RequestId::new("r").unwrap(),
+            seat: SeatNumber(2),
+            run: RunNumber(1),
+            rank: 1,
+            hosts: vec!["a".to_owned(), "b".to_owned()],
+            command: command.iter().map(|&text| text.to_owned()).collect(),
+            environment: BTreeMap::new(),
+            directory: None,
+            terminal: None,
+            has_stdin: false,
+            issued: Time(1000),
+            expires: Time(1060),
+            nonce: "n".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_order_is_signed_as_other_versions_read_it() {
+        let order = RunOrder {
+            environment: BTreeMap::from([("LANG".to_owned(), "C".to_owned())]),
+            directory: Some("work".to_owned()),
+            terminal: Some(TerminalSize { rows: 24, columns: 80 }),
+            ..order(&["echo", "ü"])
+        };
+        expect![[r#"
+            kolo-run/1
+            {"grid":"test","site":"s","request":"r","seat":2,"run":1,"rank":1,"hosts":["a","b"],"command":["echo","ü"],"environment":{"LANG":"C"},"directory":"work","terminal":{"rows":24,"columns":80},"has_stdin":false,"issued":1000,"expires":1060,"nonce":"n"}"#]]
+        .assert_eq(&SignedText::text_of(&order).unwrap());
+        let signed = SignedText::sign(&order, &testing::key(1)).unwrap();
+        assert_eq!(signed.open::<RunOrder>(), Ok(order));
+        let altered = SignedText { text: signed.text.replace("echo", "exec"), ..signed };
+        assert!(altered.open::<RunOrder>().is_err());
+    }
+
+    #[test]
+    fn an_order_at_its_bounds_fits_and_one_beyond_is_told_which_it_crossed() {
+        assert_eq!(order(&["true"]).check(), Ok(()));
+        // Control characters are the longest in JSON.
+        let text = "\u{1}".repeat(TEXT_BYTES_MAX);
+        let full = order(&["x", &text, &text, &text, &text, &text, &text, &text]);
+        assert_eq!(full.check(), Ok(()));
+        assert!(SignedText::text_of(&full).is_ok());
+        let over = order(&[text.as_str(); 9]);
+        assert_eq!(over.check(), Err(OrderError::TooLongTogether(9 * (TEXT_BYTES_MAX + 1) + 4)));
+        let argument = order(&["x", &format!("{text}x")]).check().unwrap_err();
+        assert_eq!(argument.to_string(), "argument 1 has 131072 bytes, at most 131071 are accepted");
+    }
+
+    #[test]
+    fn what_no_system_could_run_is_refused() {
+        let variables = |name: &str| BTreeMap::from([(name.to_owned(), "x".to_owned())]);
+        let plain = order(&["true"]);
+        let size = TerminalSize { rows: 0, columns: 80 };
+        let cases = [
+            (order(&[]), OrderError::NoCommand),
+            (order(&[""]), OrderError::NoCommand),
+            (order(&["a\0b"]), OrderError::ZeroByte("argument 0".to_owned())),
+            (RunOrder { environment: variables("a=b"), ..plain.clone() }, OrderError::Variable("a=b".to_owned())),
+            (
+                RunOrder { environment: variables("KOLO_RANK"), ..plain.clone() },
+                OrderError::OwnVariable("KOLO_RANK".to_owned()),
+            ),
+            (RunOrder { rank: 2, ..plain.clone() }, OrderError::Rank { rank: 2, hosts: 2 }),
+            (
+                RunOrder { hosts: vec!["a".to_owned(), "b\nc".to_owned()], ..plain.clone() },
+                OrderError::Host("b\nc".to_owned()),
+            ),
+            (RunOrder { terminal: Some(size), ..plain.clone() }, OrderError::Terminal(size)),
+            (RunOrder { directory: Some("\0".to_owned()), ..plain }, OrderError::ZeroByte("the directory".to_owned())),
+        ];
+        for (order, error) in cases {
+            assert_eq!(order.check(), Err(error));
+        }
+    }
+}

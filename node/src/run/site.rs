@@ -1,0 +1,263 @@
+//! The site's end of streams to its seats: checks what a user wants, starts the keeper or comes back to it, and then carries bytes.
+//!
+//! Invariants: a run starts only for the user whose confirmed seat it is, within the seat's window, and once; every refusal says why; a run
+//! whose seat is given back or taken away is ended within [`SWEEP_EVERY`] and a moment.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use broker::{ids::SiteId, resources::Amounts, time::Time, trust::PublicKey};
+use discovery::{RunAsked, RunInbound, RunStream, opening::Answer};
+use tokio::{
+    net::UnixStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinSet,
+};
+use tracing::{debug, info, warn};
+
+use super::{
+    Confinement, Keepers, RunError, RunId, RunOrder, Task,
+    carry::carry,
+    check::usable_seat,
+    opening::{AttachOrder, Opening, Wish},
+};
+use crate::{
+    runtime::{
+        audit::{AuditLine, AuditLog},
+        clock::{Clock, unix_ms},
+        lock::locked,
+    },
+    site::task::SharedLedger,
+};
+
+/// How often it is seen whether the seats of what runs are still booked.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// The memory of a seat, where its host counts memory.
+fn memory_mib(amounts: &Amounts) -> Option<u64> {
+    amounts.iter().find(|(name, _)| name.as_str() == "memory").map(|(_, amount)| amount.0)
+}
+
+/// Which part of a short window is its grace.
+const GRACE_PART: u32 = 10;
+
+/// Most connections of users to runs; as many as a node opens streams to other sites.
+const STREAMS_MAX: usize = 512;
+
+/// How runs are kept.
+#[derive(Debug, Clone)]
+pub struct RunTerms {
+    /// How long before the end of a long window a command is told to end; of a short one a tenth.
+    pub grace_max: Duration,
+    /// Most output of a run that is kept, in bytes, of each of its two outputs.
+    pub spool_bytes: u64,
+    /// Where scratch directories are made.
+    pub scratch_in: PathBuf,
+    /// How commands are confined, but for what depends on the seat.
+    pub confinement: Confinement,
+}
+
+/// Where users' runs are started.
+pub struct RunSite {
+    site: SiteId,
+    grid: String,
+    ledger: SharedLedger,
+    clock: Clock,
+    audit: Arc<AuditLog>,
+    /// None where the owner lets nothing run.
+    runner: Option<(Arc<Keepers>, RunTerms)>,
+    /// Places for connections of users to runs, here and elsewhere.
+    places: Arc<Semaphore>,
+    /// What was started, with the end of its window, until it is known to be over.
+    started: Mutex<BTreeMap<RunId, Time>>,
+}
+
+impl RunSite {
+    /// Runs of `site` in `grid`, as `runner` keeps them.
+    pub fn new(
+        (site, grid): (SiteId, String),
+        ledger: SharedLedger,
+        clock: Clock,
+        audit: Arc<AuditLog>,
+        runner: Option<(Arc<Keepers>, RunTerms)>,
+    ) -> RunSite {
+        let known = runner.as_ref().map(|(keepers, _)| keepers.list()).transpose().unwrap_or_default();
+        let started = known.into_iter().flatten().map(|run| (RunId::of(&run.task), run.task.deadline)).collect();
+        let (places, started) = (Arc::new(Semaphore::new(STREAMS_MAX)), Mutex::new(started));
+        RunSite { site, grid, ledger, clock, audit, runner, places, started }
+    }
+
+    /// The keepers, where the owner lets anything run.
+    pub fn keepers(&self) -> Option<&Arc<Keepers>> {
+        self.runner.as_ref().map(|(keepers, _)| keepers)
+    }
+
+    /// A place for the connection of one user to a run; none when there are as many as may be.
+    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    /// Takes streams until discovery stops.
+    pub async fn serve(self: Arc<RunSite>, inbound: Option<RunInbound>) {
+        let Some(mut inbound) = inbound else { return std::future::pending().await };
+        let mut streams = JoinSet::new();
+        let mut sweep = tokio::time::interval(SWEEP_EVERY);
+        loop {
+            tokio::select! {
+                asked = inbound.next() => match asked {
+                    Some(asked) => drop(streams.spawn(Arc::clone(&self).take(asked))),
+                    None => return,
+                },
+                Some(_) = streams.join_next(), if !streams.is_empty() => {}
+                _ = sweep.tick() => self.sweep(),
+            }
+        }
+    }
+
+    async fn take(self: Arc<RunSite>, asked: RunAsked) {
+        let (from, site) = (asked.from.clone(), Arc::clone(&self));
+        let opening = asked.opening.clone();
+        // Signatures of long texts, the disk and the start of a process are nothing for the workers of the network.
+        let opened = tokio::task::spawn_blocking(move || site.open(&opening, &from)).await;
+        let keeper = match opened.map_err(|error| Answer::NotNow(error.to_string())).flatten() {
+            Ok(keeper) => keeper,
+            Err(answer) => {
+                debug!(from = %asked.from, ?answer, "no stream to a run");
+                return asked.refuse(&answer).await;
+            }
+        };
+        if let Err(error) = connect(asked, keeper).await {
+            debug!(%error, "a stream to a run was cut off");
+        }
+    }
+
+    /// A stream to the keeper that is wanted.
+    fn open(&self, opening: &[u8], from: &SiteId) -> Result<std::os::unix::net::UnixStream, Answer> {
+        let refused = |why: &dyn std::fmt::Display| Answer::Refused(why.to_string());
+        let opening = Opening::read(opening).map_err(|error| refused(&error))?;
+        let now = self.clock.now().utc;
+        let (user, wish) = opening.open_at(&self.site, &self.grid, now).map_err(|error| refused(&error))?;
+        let Some((keepers, terms)) = &self.runner else {
+            let why = "the owner of this site lets nothing run on it; the hosts are reserved, and reached as their owner says";
+            return Err(Answer::Refused(why.to_owned()));
+        };
+        match wish {
+            Wish::Start(order) => self.start((keepers, terms), *order, user, (now, from)),
+            Wish::Attach(order) => {
+                let id = latest(keepers, &order, user).map_err(|error| answer_of(&error))?;
+                self.note("attach", &id, from);
+                keepers.connect(&id).map_err(|error| answer_of(&error))
+            }
+        }
+    }
+
+    fn start(
+        &self,
+        (keepers, terms): (&Keepers, &RunTerms),
+        order: RunOrder,
+        user: PublicKey,
+        (now, from): (Time, &SiteId),
+    ) -> Result<std::os::unix::net::UnixStream, Answer> {
+        let id = RunId { user, request: order.request.clone(), seat: order.seat, run: order.run };
+        match keepers.connect(&id) {
+            // It is there already: its user comes back.
+            Ok(stream) => {
+                self.note("attach", &id, from);
+                return Ok(stream);
+            }
+            Err(RunError::Unknown) => {}
+            Err(error) => return Err(answer_of(&error)),
+        }
+        let grant = usable_seat(&self.ledger.lock(), (&order.request, order.seat), &user, now);
+        let grant = grant.map_err(|why| match why.may_change() {
+            true => Answer::NotNow(why.to_string()),
+            false => Answer::Refused(why.to_string()),
+        })?;
+        let deadline = grant.window.end;
+        let task = Task {
+            order,
+            user,
+            deadline,
+            grace: terms.grace_max.min(Duration::from_secs(grant.window.duration().0) / GRACE_PART),
+            spool_bytes: terms.spool_bytes,
+            scratch_in: terms.scratch_in.clone(),
+            confinement: Confinement { memory_mib: memory_mib(&grant.amounts), ..terms.confinement.clone() },
+        };
+        keepers.start(&task, now).map_err(|error| answer_of(&error))?;
+        locked(&self.started).insert(id.clone(), deadline);
+        self.note("run", &id, from);
+        keepers.connect(&id).map_err(|error| answer_of(&error))
+    }
+
+    /// Writes down who has started or come back to what.
+    fn note(&self, what: &str, id: &RunId, from: &SiteId) {
+        let RunId { user, request, seat, run } = id;
+        info!(%user, %request, %seat, %run, %from, what, "a stream to a run");
+        self.audit.write(&AuditLine {
+            at_ms: unix_ms(),
+            who: &format!("user {user}"),
+            from: from.as_str(),
+            what,
+            id: Some(&format!("{request}/{seat}/{run}")),
+            status: 200,
+        });
+    }
+
+    /// Ends what runs on seats that are booked no longer.
+    fn sweep(&self) {
+        let now = self.clock.now().utc;
+        let mut started = locked(&self.started);
+        started.retain(|_, deadline| *deadline > now);
+        let gone: Vec<RunId> = {
+            let ledger = self.ledger.lock();
+            let is_gone = |id: &&RunId| usable_seat(&ledger, (&id.request, id.seat), &id.user, now).is_err();
+            started.keys().filter(is_gone).cloned().collect()
+        };
+        for id in gone {
+            started.remove(&id);
+            let Some(keepers) = self.keepers().cloned() else { continue };
+            tokio::task::spawn_blocking(move || {
+                let why = "the reservation no longer has this seat: it was cancelled, or its owner has taken it back";
+                match keepers.end(&id, why) {
+                    Ok(()) => {
+                        info!(request = %id.request, seat = %id.seat, "a run was ended: its seat is booked no longer");
+                    }
+                    Err(RunError::Over | RunError::Unknown) => {}
+                    Err(error) => {
+                        warn!(%error, request = %id.request, seat = %id.seat, "a run on a seat that is booked no longer");
+                    }
+                }
+            });
+        }
+    }
+}
+
+async fn connect(asked: RunAsked, keeper: std::os::unix::net::UnixStream) -> io::Result<()> {
+    keeper.set_nonblocking(true)?;
+    let keeper = UnixStream::from_std(keeper)?;
+    let stream: RunStream = asked.accept().await?;
+    carry(stream, keeper).await
+}
+
+/// The run that a user comes back to.
+fn latest(keepers: &Keepers, order: &AttachOrder, user: PublicKey) -> Result<RunId, RunError> {
+    let id = |run| RunId { user, request: order.request.clone(), seat: order.seat, run };
+    if let Some(run) = order.run {
+        return Ok(id(run));
+    }
+    let runs = keepers.list()?.into_iter().map(|run| RunId::of(&run.task));
+    let of_seat = runs.filter(|run| *run == id(run.run));
+    of_seat.max_by_key(|run| run.run).ok_or(RunError::Unknown)
+}
+
+fn answer_of(error: &RunError) -> Answer {
+    match error {
+        RunError::System { .. } | RunError::Directory(_) | RunError::File(_) => Answer::NotNow(error.to_string()),
+        _ => Answer::Refused(error.to_string()),
+    }
+}

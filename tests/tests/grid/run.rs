@@ -1,0 +1,215 @@
+//! Commands on reserved hosts: run, watched, told how they ended, and by nobody but the user.
+
+use std::{
+    fs::{self, Permissions},
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use end_to_end::{Ended, Node, hosts, run, wait_for, wait_until};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::{Pid, geteuid},
+};
+use tempfile::TempDir;
+
+/// Two sites with a host each, that let users run commands, as another user where the tests run as root. They may write to `shared`.
+fn two_with(shared: &Path) -> (Node, Node) {
+    let mut runner = vec!["--runner", "none", "--runner-paths", shared.to_str().unwrap()];
+    if geteuid().is_root() {
+        runner.extend(["--runner-user", "nobody"]);
+    }
+    let first = Node::start("alpha", &hosts("a", 1), &runner);
+    let second = Node::joining("beta", &hosts("b", 1), &first, &runner);
+    [&first, &second].iter().for_each(|node| node.wait_until_it_knows(2));
+    (first, second)
+}
+
+fn two() -> (Node, Node) {
+    two_with(Path::new("/tmp"))
+}
+
+/// A directory that every user may write to.
+fn shared() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
+    directory
+}
+
+/// `kolo run` through a node, with these flags and behind them the command.
+fn kolo_run(node: &Node, flags: &[&str], command: &[&str]) -> Command {
+    let mut kolo = node.command(&[]);
+    kolo.arg("run").args(flags).arg("--").args(command).stdin(Stdio::null());
+    kolo
+}
+
+fn on_both(node: &Node, flags: &[&str], script: &str) -> Ended {
+    let both = ["-N", "2", "--total", "cpu=5", "-t", "1h"];
+    run(&mut kolo_run(node, &[&both, flags].concat(), &["sh", "-c", script]))
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn one_command_runs_on_two_sites_and_ends_with_one_true_code() {
+    let (first, second) = two();
+    let script = "echo out $KOLO_RANK of $KOLO_SIZE; echo err $KOLO_RANK >&2; exit $((KOLO_RANK * 3))";
+    let ended = on_both(&first, &[], script);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert_eq!(sorted(&ended.out), ["[0] out 0 of 2", "[1] out 1 of 2"], "{ended:?}");
+    assert!(ended.err.contains("[0] err 0") && ended.err.contains("[1] err 1"), "{ended:?}");
+    // The rest of the hour is free again.
+    wait_until("the hosts to be free", || first.bookings().len() + second.bookings().len(), |count| *count == 0);
+
+    for (script, expected) in [("true", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("exec /no/such/program", 127)] {
+        let ended = on_both(&first, &[], script);
+        assert_eq!(ended.code, Some(expected), "{script}: {ended:?}");
+    }
+    let missing = run(&mut kolo_run(&first, &["-N", "1", "-t", "1h"], &["/no/such/program"]));
+    assert_eq!(missing.code, Some(121), "{missing:?}");
+    assert!(missing.err.contains("could not be started"), "{missing:?}");
+    assert!(first.log().contains("a stream to a run"), "the owner sees who runs what");
+    let audit = fs::read_to_string(second.data().join("audit.jsonl")).unwrap();
+    assert!(audit.contains("\"what\":\"run\""), "{audit}");
+}
+
+#[test]
+fn input_goes_to_the_first_seat_or_to_all_and_large_output_comes_whole() {
+    let (first, _second) = two();
+    let input: Vec<u8> = (0..3_000_000_u32).flat_map(|number| format!("{number}\n").into_bytes()).collect();
+    for (to, expected) in [("first", ["[0] 3000000", "[1] 0"]), ("all", ["[0] 3000000", "[1] 3000000"])] {
+        let flags = ["-N", "2", "--total", "cpu=5", "-t", "1h", "--stdin", to];
+        let mut child = kolo_run(&first, &flags, &["sh", "-c", "wc -l | tr -d ' '"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.clone();
+        let feeding = std::thread::spawn(move || stdin.write_all(&input).unwrap());
+        let ended = child.wait_with_output().unwrap();
+        feeding.join().unwrap();
+        let out = String::from_utf8(ended.stdout).unwrap();
+        assert_eq!((ended.status.code(), sorted(&out)), (Some(0), expected.into()), "{to}");
+    }
+    let mut many = kolo_run(&first, &["-N", "1", "-t", "1h"], &["sh", "-c", "seq 1 2000000"]);
+    let ended = run(&mut many);
+    let expected: String = (1..=2_000_000).map(|number| format!("{number}\n")).collect();
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.out == expected, "{} bytes of {}", ended.out.len(), expected.len());
+}
+
+#[test]
+fn a_signal_reaches_every_seat() {
+    let (first, _second) = two();
+    let script = "trap 'echo got it; exit 5' INT; echo ready; while :; do sleep 0.1; done";
+    let flags = ["-N", "2", "--total", "cpu=5", "-t", "1h"];
+    let child = kolo_run(&first, &flags, &["sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    // Both have set their traps when both have said so.
+    let id = first.wait_until("the run", "/v1/requests", |list| list["requests"][0]["state"] == "active");
+    let id = id["requests"][0]["id"].as_str().unwrap().to_owned();
+    wait_for("both seats to be ready", || {
+        let seen = first.kolo(&["logs", &id]);
+        if seen.out.matches("ready").count() == 2 { Ok(()) } else { Err(format!("{seen:?}")) }
+    });
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(5));
+    assert_eq!(String::from_utf8_lossy(&ended.stdout).matches("got it").count(), 2);
+}
+
+#[test]
+fn nobody_else_runs_and_nobody_runs_before_or_after_the_window() {
+    let directory = shared();
+    let (first, second) = two_with(directory.path());
+    let id =
+        first.kolo_json(&["submit", "-N", "2", "--total", "cpu=5", "-t", "1h"], 0)["id"].as_str().unwrap().to_owned();
+    let view = first.get(&format!("/v1/requests/{id}"));
+    // Beta's operator has another key, and the id; alpha passes on what is signed.
+    let mark = directory.path().join("mark");
+    let touch = ["touch", mark.to_str().unwrap()];
+    let key = second.data().join("user.key");
+    let stolen = run(&mut kolo_run(&first, &["--in", &id, "--key", key.to_str().unwrap()], &touch));
+    assert_eq!(stolen.code, Some(121), "{stolen:?}");
+    assert!(stolen.err.contains("no reservation") && stolen.err.contains("of this user"), "{stolen:?}");
+    assert_eq!(view["reservation"]["hosts"][0]["seat"], 0);
+
+    let later = first.kolo_json(&["submit", "-N", "1", "-t", "1h", "--earliest", "+3h"], 0);
+    let later = later["id"].as_str().unwrap();
+    let mut early = kolo_run(&first, &["--in", later], &["true"]).stderr(Stdio::piped()).spawn().unwrap();
+    // It waits for the start, and goes when the user does not.
+    assert!(early.try_wait().unwrap().is_none());
+    kill(Pid::from_raw(i32::try_from(early.id()).unwrap()), Signal::SIGINT).unwrap();
+    assert_ne!(early.wait().unwrap().code(), Some(0));
+
+    let over = first.kolo_json(&["submit", "-N", "1", "-t", "1s"], 0)["id"].as_str().unwrap().to_owned();
+    let _ = first.kolo_json(&["wait", &over, "--for", "end"], 0);
+    let late = run(&mut kolo_run(&first, &["--in", &over], &["true"]));
+    assert_eq!(late.code, Some(121), "{late:?}");
+    assert!(late.err.contains("no reservation") || late.err.contains("is over"), "{late:?}");
+
+    let closed = Node::joining("gamma", &hosts("c", 1), &first, &[]);
+    closed.wait_until_it_knows(3);
+    let refused = run(&mut kolo_run(&closed, &["-N", "3", "--total", "cpu=5", "-t", "1h"], &touch));
+    assert_eq!(refused.code, Some(121), "{refused:?}");
+    assert!(refused.err.contains("host c1 of gamma") && refused.err.contains("lets nothing run"), "{refused:?}");
+    assert!(!mark.exists(), "none runs unless all can");
+}
+
+#[test]
+fn nothing_runs_past_the_window_or_without_its_reservation() {
+    let (first, second) = two();
+    let begun = Instant::now();
+    let ended = run(&mut kolo_run(&first, &["-N", "1", "-t", "4s"], &["sleep", "1000"]));
+    assert_eq!(ended.code, Some(124), "{ended:?}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+
+    // Who cancels ends what runs.
+    let flags = ["-N", "2", "--total", "cpu=5", "-t", "1h", "--detach"];
+    let id = run(&mut kolo_run(&first, &flags, &["sleep", "1000"])).out.trim().to_owned();
+    assert_eq!(first.bookings().len() + second.bookings().len(), 2);
+    let watching = first.command(&["attach", &id]).stderr(Stdio::piped()).spawn().unwrap();
+    let _ = first.kolo_json(&["cancel", &id], 0);
+    let ended = watching.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(matches!(ended.status.code(), Some(123 | 120)), "{err}");
+}
+
+#[test]
+fn kills_of_both_nodes_lose_nothing_and_run_nothing_twice() {
+    let directory = shared();
+    let (mut first, mut second) = two_with(directory.path());
+    let started = directory.path().join("started");
+    let script =
+        format!("echo x >> {}; for i in $(seq 1 60); do echo line $i; sleep 0.2; done; exit 9", started.display());
+    let flags = ["-N", "2", "--total", "cpu=5", "-t", "1h"];
+    let child = kolo_run(&first, &flags, &["sh", "-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+    wait_until("both to run", || fs::read_to_string(&started).unwrap_or_default(), |text| text == "x\nx\n");
+    // It comes back where it was, so that the other one finds it.
+    let (address, status) = (first.address(), first.get("/v1/status"));
+    let listen = status["listen"][0].as_str().unwrap().split("/p2p/").next().unwrap().to_owned();
+    second.kill();
+    second.restart();
+    first.kill();
+    first.change("--api", &address);
+    first.change("--listen", &listen);
+    first.restart();
+    let ended = child.wait_with_output().unwrap();
+    let out = String::from_utf8(ended.stdout).unwrap();
+    assert_eq!(ended.status.code(), Some(9), "{out}");
+    for rank in 0..2 {
+        let head = format!("[{rank}] ");
+        let lines: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix(&head)).collect();
+        let expected: Vec<String> = (1..=60).map(|number| format!("line {number}")).collect();
+        assert_eq!(lines, expected, "every line once, in order");
+    }
+    assert_eq!(fs::read_to_string(&started).unwrap(), "x\nx\n", "each seat has run once");
+}
