@@ -66,6 +66,7 @@ const UNREAD_MAX: usize = 16 << 20;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_side_that_does_not_read_makes_the_other_wait_and_loses_nothing() {
     let (taker, mut inbound, opener) = two().await;
+    taker.discovery.publish_advert(offer("taker".to_owned(), vec![host("h1", 4, "x86_64")])).unwrap();
     let (mut reads, mut writes) = open(&taker, &mut inbound, &opener).await;
     let chunk = vec![7; 64 << 10];
     let mut written = 0;

@@ -28,9 +28,9 @@ pub fn view(state: &str, reason: Option<(&str, &str)>) -> RequestView {
     let reservation = r#"{"start":1763712000,"end":1763719200,
         "objective":{"kind":"start","value":1763712000,"bound":1763712000},"hosts_seen":null,"efficiency":0.8123,"efficiency_bound":0.815,
         "start_proven":true,"hosts":[
-          {"site":"12D3KooWaaaa1111","site_name":"alpha","host":"h1","end":1763719200,"amounts":{"cpu":2400,"memory":3072}},
-          {"site":"12D3KooWbbbb2222","site_name":"beta\u001b[31m","host":"b1","end":1763719200,"amounts":{"cpu":1000,"memory":512}},
-          {"site":"12D3KooWaaaa1111","site_name":"alpha","host":"h2","end":1763719200,"amounts":{"cpu":1000,"memory":1024}}]}"#;
+          {"site":"12D3KooWaaaa1111","site_name":"alpha","host":"h1","seat":0,"end":1763719200,"amounts":{"cpu":2400,"memory":3072}},
+          {"site":"12D3KooWbbbb2222","site_name":"beta\u001b[31m","host":"b1","seat":1,"end":1763719200,"amounts":{"cpu":1000,"memory":512}},
+          {"site":"12D3KooWaaaa1111","site_name":"alpha","host":"h2","seat":2,"end":1763719200,"amounts":{"cpu":1000,"memory":1024}}]}"#;
     let stands = matches!(state, "confirmed" | "active" | "ended");
     let reason = reason
         .map_or("null".to_owned(), |(code, detail)| serde_json::json!({"code": code, "detail": detail}).to_string());

@@ -528,6 +528,6 @@ mod tests {
         assert!(ended.contains("\"swarm\""), "{ended}");
         beside.spawn(async { panic!("on purpose") });
         let ended = first_to_end(std::future::pending(), &mut beside).await;
-        assert!(ended.contains("activation, feed, reload or batches"), "{ended}");
+        assert!(ended.contains("activation, feed, runs, reload or batches"), "{ended}");
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Invariant: drawn from generators of their own, by the number of the site, so that other seeds run as they would.
 
-use broker::{ids::HostId, schedule::Schedule, time::Span};
+use broker::{host::Host, ids::HostId, schedule::Schedule, time::Span};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{names, node::Node};
+use super::names;
 
 /// Fewest and most hosts of a class.
 const HOSTS: std::ops::RangeInclusive<usize> = 2..=5;
@@ -28,18 +28,15 @@ impl Classes {
         Classes { seed, bound_before: BOUND_BEFORE[random.random_range(0..BOUND_BEFORE.len())] }
     }
 
-    /// Makes the hosts of half of the sites alike; all but their first few are free of own work.
-    pub fn apply(&self, site: u64, node: &mut Node) {
+    /// Makes the hosts of half of the sites alike, which are then of the class returned; all but their first few are free of own work.
+    pub fn apply(&self, site: u64, hosts: &mut Vec<(Host, Schedule)>) -> Option<HostId> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64((self.seed ^ 1).wrapping_add(site));
-        let Some((kind, _)) = node.hosts.first().cloned().filter(|_| random.random_bool(0.5)) else { return };
-        let Ok(class) = HostId::new("class") else { return };
-        node.hosts.truncate(1);
-        let more = (1..random.random_range(HOSTS)).map(|number| {
-            let host = broker::host::Host { id: names::host(number), ..kind.clone() };
-            (host, Schedule::default())
-        });
-        node.hosts.extend(more.collect::<Vec<_>>());
-        node.hosts_at_first.clone_from(&node.hosts);
-        node.class = Some(class);
+        let (kind, _) = hosts.first().cloned().filter(|_| random.random_bool(0.5))?;
+        let class = HostId::new("class").ok()?;
+        hosts.truncate(1);
+        let more = (1..random.random_range(HOSTS))
+            .map(|number| (Host { id: names::host(number), ..kind.clone() }, Schedule::default()));
+        hosts.extend(more);
+        Some(class)
     }
 }

@@ -41,6 +41,7 @@ mod network;
 mod node;
 mod options;
 mod owners;
+mod queueing;
 mod queues;
 mod runner;
 mod scales;

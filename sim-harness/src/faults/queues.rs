@@ -1,21 +1,12 @@
-//! Owners with jobs of their own, which their sites may move: what they order, and when.
+//! Owners of some seeds with jobs of their own, which their sites may move.
 //!
 //! Invariant: drawn from a generator of its own, so that other seeds run as they would.
 
-use broker::{
-    ids::RequestId,
-    ledger::{self, QueueOrder, QueuedJob, ReplyToken},
-    time::{Span, Time},
-    trust::OwnerPolicy,
-};
-use rand::{RngExt, SeedableRng, seq::IndexedRandom};
+use broker::trust::OwnerPolicy;
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{event::Event, grid::Grid, names, options::one_of, world::World};
-use crate::engine::Medium as _;
-
-/// Most orders of one owner.
-const ORDERS_MAX: u64 = 14;
+use super::options::one_of;
 
 /// The own queues of a seed.
 #[derive(Debug, Clone)]
@@ -33,58 +24,14 @@ impl Queues {
         random.random_bool(0.5).then_some(Queues { seed, loss_percent })
     }
 
+    /// What draws the orders.
+    pub fn generator(&self) -> Xoshiro256PlusPlus {
+        Xoshiro256PlusPlus::seed_from_u64(self.seed ^ 1)
+    }
+
     /// The rules of every owner, beside other ones.
     pub fn in_force(queues: Option<&Queues>, policy: OwnerPolicy) -> OwnerPolicy {
         let quality_loss_percent = queues.map_or(policy.quality_loss_percent, |queues| queues.loss_percent);
         OwnerPolicy { quality_loss_percent, ..policy }
-    }
-}
-
-/// Plans when owners order something.
-pub fn plan(grid: &mut Grid) {
-    let Some(queues) = grid.options.queues.clone() else { return };
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(queues.seed ^ 1);
-    for site in 0..grid.nodes.len() {
-        for _ in 0..random.random_range(0..=ORDERS_MAX) {
-            let (at, seed) = (random.random_range(0..grid.options.faulty_ms), random.random());
-            grid.after(at, Event::Order { site, seed });
-        }
-    }
-}
-
-/// The owner of a site orders something.
-pub fn order(world: &mut World, site: usize, seed: u64) {
-    let grid = &mut world.grid;
-    let (mut random, now) = (Xoshiro256PlusPlus::seed_from_u64(seed), grid.clock(site).utc);
-    let token = grid.name();
-    let Some(running) = grid.nodes[site].running() else { return };
-    let known: Vec<RequestId> = running.machines.ledger.own_jobs().map(|own| own.job.attempt.request.clone()).collect();
-    let one = known.choose(&mut random).cloned();
-    let order = match (random.random_range(0..8), one) {
-        (0, Some(id)) => QueueOrder::Remove(id),
-        (1, Some(id)) => QueueOrder::Done(id),
-        (2, Some(id)) => QueueOrder::Extend(id, Span(random.random_range(1..40))),
-        _ => {
-            let attempt = running.machines.ledger.own_attempt(&names::own_job(token));
-            QueueOrder::Add(vec![draw(&mut random, attempt, now)])
-        }
-    };
-    grid.truth.note_order(site, token, &order);
-    grid.figures.own_orders += 1;
-    grid.note(None, format_args!("the owner of s{site} orders {order:?}"));
-    world.feed_ledger(site, ledger::Event::Queue { token: ReplyToken(token), order });
-}
-
-fn draw(random: &mut Xoshiro256PlusPlus, attempt: broker::protocol::AttemptId, now: Time) -> QueuedJob {
-    let length = Span(one_of(random, &[2, 5, 20, 60, 300, 2_000]));
-    let slack = Span(random.random_range(0..2_000));
-    let cores = one_of(random, &[500, 1_000, 2_000, 4_000]);
-    QueuedJob {
-        attempt,
-        arrival: now,
-        length,
-        deadline: random.random_bool(0.7).then_some(now + length + slack),
-        hosts: random.random_range(1..=2),
-        amounts: names::amounts(cores, cores),
     }
 }

@@ -29,8 +29,8 @@ use super::{
     names,
     node::State,
     options::{Options, SETTLE_WITHIN_MS},
-    owners,
-    queues::{self, Queues},
+    owners, queueing,
+    queues::Queues,
     scales::Scales,
     shapes::Shapes,
     shares::Shares,
@@ -156,7 +156,7 @@ impl Trial {
         }
         owners::plan_drains(grid);
         hoarding::plan(grid);
-        queues::plan(grid);
+        queueing::plan(grid);
         fates.plan(grid);
         if let Some(aims) = &aims {
             aims.plan(grid);
@@ -220,7 +220,7 @@ impl Trial {
             Event::Reprice { site, seed } => owners::reprice(grid, site, seed),
             Event::Evict { number } => losses::evict(&mut self.world, number),
             Event::Drain { site, is_draining } => owners::drain(&mut self.world, site, is_draining),
-            Event::Order { site, seed } => queues::order(&mut self.world, site, seed),
+            Event::Order { site, seed } => queueing::order(&mut self.world, site, seed),
             Event::Desert { number } => losses::desert(grid, number),
             Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),
             Event::Steal { node, to, attempt, authorization } => self.world.steal(node, to, attempt, authorization),
@@ -431,7 +431,10 @@ fn furnish(grid: &mut Grid) {
         }
     }
     if let Some(classes) = grid.options.classes.clone() {
-        (0..).zip(&mut grid.nodes).for_each(|(site, node)| classes.apply(site, node));
+        for (site, node) in (0..).zip(&mut grid.nodes) {
+            node.class = classes.apply(site, &mut node.hosts);
+            node.hosts_at_first.clone_from(&node.hosts);
+        }
     }
     if let Some(links) = grid.options.links.clone() {
         for (site, node) in (0..).zip(&mut grid.nodes) {

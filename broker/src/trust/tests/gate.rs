@@ -400,6 +400,7 @@ fn each_change_trips_exactly_its_rule() {
         Rule::SiteShare,
         Rule::LapsedHolds,
         Rule::Draining,
+        Rule::OwnQueue,
     ];
     let missing: Vec<_> = Rule::ALL.iter().filter(|rule| !seen.contains(rule) && !of_ledger.contains(rule)).collect();
     assert!(missing.is_empty(), "no change trips {missing:?}");
