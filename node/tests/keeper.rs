@@ -651,6 +651,30 @@ async fn a_command_in_a_sandbox_is_told_to_end_before_it_is_ended() {
 }
 
 #[tokio::test]
+async fn variables_of_an_order_reach_the_command_and_not_the_sandbox_around_it() {
+    let site = Site::new();
+    let Some(task) = in_sandbox(&site, "echo $SECRET; echo $PATH; echo $LD_PRELOAD; sleep 1000") else { return };
+    let open = site.directory.path().join("open");
+    let escaped = open.join("escaped");
+    fs::write(open.join("bwrap"), format!("#!/bin/sh\nid > {}\n", escaped.display())).unwrap();
+    fs::set_permissions(open.join("bwrap"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", open.display());
+    let variables = [("PATH", path.as_str()), ("LD_PRELOAD", "/no/such.so"), ("SECRET", "of the user")];
+    let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let id = site.start(&Task { order: RunOrder { environment, ..task.order }, ..task });
+    let mut user = site.attach(&id, [0; 2]).await;
+    user.go().await;
+    user.has_said(&format!("of the user\n{path}\n/no/such.so\n")).await;
+    let outside = PathBuf::from(format!("/proc/{}", user.pid.unwrap()));
+    let program = fs::read_link(outside.join("exe")).unwrap();
+    assert!(program.ends_with("bwrap") && !program.starts_with(&open) && !escaped.exists(), "{program:?}");
+    for file in ["environ", "cmdline"] {
+        let text = String::from_utf8_lossy(&fs::read(outside.join(file)).unwrap()).into_owned();
+        assert!(!text.contains("/no/such.so") && !text.contains("of the user"), "{file}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn a_scratch_directory_is_the_commands_and_goes_with_it() {
     let site = Site::new();
     let task = site.task(&["sh", "-c", "echo x > file; mkdir -p a/b; echo up; sleep 1000"]);
