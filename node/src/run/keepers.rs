@@ -365,10 +365,11 @@ impl Keepers {
         }
         for seat in self.seats()? {
             let is_over = read_last(&seat).is_ok_and(|last| last.is_some_and(|last| last.deadline < now));
-            if is_over && self.directories(Some(&seat))?.is_empty() {
-                if let Err(error) = fs::remove_dir_all(&seat) {
-                    warn!(seat = %seat.display(), %error, "a seat cannot be forgotten");
-                }
+            if is_over
+                && self.directories(Some(&seat))?.is_empty()
+                && let Err(error) = fs::remove_dir_all(&seat)
+            {
+                warn!(seat = %seat.display(), %error, "a seat cannot be forgotten");
             }
         }
         Ok(())
