@@ -651,6 +651,80 @@ async fn a_command_in_a_sandbox_is_told_to_end_before_it_is_ended() {
 }
 
 #[tokio::test]
+async fn variables_of_an_order_reach_the_command_and_not_the_sandbox_around_it() {
+    let site = Site::new();
+    let Some(task) = in_sandbox(&site, "echo $SECRET; echo $PATH; echo $LD_PRELOAD; sleep 1000") else { return };
+    let open = site.directory.path().join("open");
+    let escaped = open.join("escaped");
+    fs::write(open.join("bwrap"), format!("#!/bin/sh\nid > {}\n", escaped.display())).unwrap();
+    fs::set_permissions(open.join("bwrap"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", open.display());
+    let variables = [("PATH", path.as_str()), ("LD_PRELOAD", "/no/such.so"), ("SECRET", "of the user")];
+    let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let id = site.start(&Task { order: RunOrder { environment, ..task.order }, ..task });
+    let mut user = site.attach(&id, [0; 2]).await;
+    user.go().await;
+    user.has_said(&format!("of the user\n{path}\n/no/such.so\n")).await;
+    let outside = PathBuf::from(format!("/proc/{}", user.pid.unwrap()));
+    let program = fs::read_link(outside.join("exe")).unwrap();
+    assert!(program.ends_with("bwrap") && !program.starts_with(&open) && !escaped.exists(), "{program:?}");
+    for file in ["environ", "cmdline"] {
+        let text = String::from_utf8_lossy(&fs::read(outside.join(file)).unwrap()).into_owned();
+        assert!(!text.contains("/no/such.so") && !text.contains("of the user"), "{file}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_ends_well_because_its_window_ends_was_out_of_time() {
+    let site = Site::new();
+    let task = site.task(&["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"]);
+    assert_eq!(site.run(&Task { deadline: now() + Span(3), ..task }).await.0, End::WindowEnded);
+}
+
+#[tokio::test]
+async fn an_owner_is_heard_however_many_users_are_attached_and_whatever_they_say() {
+    let site = Site::new();
+    let id = site.start(&site.task(&["sleep", "1000"]));
+    let mut users = vec![site.attach(&id, [0; 2]).await];
+    users[0].go().await;
+    users[0].until(|_, frame| matches!(frame, FromKeeper::Started { .. })).await;
+    users[0].send(&ToKeeper::Acknowledge { stdout: u64::MAX, stderr: u64::MAX }).await;
+    for _ in 1..8 {
+        let mut user = site.attach(&id, [0; 2]).await;
+        user.until(|_, frame| matches!(frame, FromKeeper::Started { .. })).await;
+        users.push(user);
+    }
+    let mut stream = site.keepers.connect(&id).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(std::io::Read::read(&mut stream, &mut [0]).unwrap_or(0), 0, "there is no place for one more");
+    site.keepers.end(&id, &"x".repeat(20_000)).unwrap();
+    for mut user in users {
+        let End::Owner(why) = user.end().await else { panic!("it was not its owner") };
+        assert_eq!(why.len(), 1024);
+    }
+}
+
+#[tokio::test]
+async fn the_oldest_ends_make_room_for_more() {
+    let site = Site::new();
+    let task = site.task(&["true"]);
+    let id = site.start(&task);
+    let mut user = site.attach(&id, [0; 2]).await;
+    user.go().await;
+    assert_eq!(user.end().await, End::Code(0));
+    let first = site.only_run();
+    for number in 2..=64 {
+        let copy = first.with_file_name(number.to_string());
+        fs::create_dir(&copy).unwrap();
+        for file in ["task", "ended"] {
+            fs::copy(first.join(file), copy.join(file)).unwrap();
+        }
+    }
+    site.start(&Task { order: RunOrder { run: RunNumber(100), ..task.order.clone() }, ..task });
+    assert!(!first.exists() && site.keepers.list().unwrap().len() == 64);
+}
+
+#[tokio::test]
 async fn a_scratch_directory_is_the_commands_and_goes_with_it() {
     let site = Site::new();
     let task = site.task(&["sh", "-c", "echo x > file; mkdir -p a/b; echo up; sleep 1000"]);
@@ -660,6 +734,8 @@ async fn a_scratch_directory_is_the_commands_and_goes_with_it() {
     user.has_said("up").await;
     let scratch = fs::read_dir(&task.scratch_in).unwrap().next().unwrap().unwrap();
     assert_eq!(scratch.metadata().unwrap().mode() & 0o777, 0o700);
+    let hosts = fs::metadata(scratch.path().join(".kolo-hosts")).unwrap();
+    assert_eq!(hosts.uid(), scratch.metadata().unwrap().uid(), "it is the command's to read, whatever the umask");
     site.keepers.end(&id, "over").unwrap();
     user.end().await;
     until("it goes", || fs::read_dir(&task.scratch_in).unwrap().count() == 0).await;

@@ -67,7 +67,7 @@ settings! {
         /// What runs the commands of users on the seats that they have reserved (docs/run.md): none (no sandbox) or bubblewrap.
         runner: Option<Runner> = None, "RUNNER", unset "no command is run", example "\"bubblewrap\"";
         /// User of this machine that commands run as; a node that runs as root needs one.
-        runner_user: Option<String> = None, "USER", unset "the user of the node, who must not be root", example "\"nobody\"";
+        runner_user: Option<String> = None, "USER", unset "the user of the node, who must not be root, in a sandbox", example "\"nobody\"";
         /// Directories beside the scratch directory of a command that it may read and write, as far as its user may.
         runner_paths: Vec<String> = Vec::new(), "DIR", example "[\"/srv/data\"]";
         /// Whether commands in a sandbox have the network of the machine; without a sandbox they always have.

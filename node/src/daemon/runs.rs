@@ -36,17 +36,21 @@ pub fn site(
 ) -> Result<(Arc<RunSite>, Arc<AuditLog>), DaemonError> {
     let confinement = confinement(config);
     note(data_dir, confinement.as_ref())?;
-    let runner = confinement.map(|confinement| {
+    let terms = confinement.map(|confinement| {
         for miss in confinement.check()? {
             warn!(runner = confinement.runner.as_str(), "{miss}");
         }
-        let keepers = Keepers::open(&data_dir.path().join(RUNS_DIRECTORY))?;
         let settings = &config.settings;
         let scratch_in = settings.runner_scratch.clone().unwrap_or_else(std::env::temp_dir);
         let spool_bytes = settings.runner_spool_mib << 20;
-        Ok((Arc::new(keepers), RunTerms { grace_max: GRACE_MAX, spool_bytes, scratch_in, confinement }))
+        Ok(RunTerms { grace_max: GRACE_MAX, spool_bytes, scratch_in, confinement })
     });
-    let runner = runner.transpose().map_err(DaemonError::Runs)?;
+    let terms = terms.transpose().map_err(DaemonError::Runs)?;
+    let root = data_dir.path().join(RUNS_DIRECTORY);
+    // What an earlier configuration has left running is still watched and ended.
+    let has_keepers = terms.is_some() || root.exists();
+    let keepers = has_keepers.then(|| Keepers::open(&root)).transpose().map_err(DaemonError::Runs)?;
+    let runner = (keepers.map(Arc::new), terms);
     let here = (discovery.site_id().clone(), grid.id.clone());
     let audit = Arc::new(AuditLog::at(data_dir.path()));
     Ok((Arc::new(RunSite::new(here, ledger.clone(), clock, audit.clone(), runner)), audit))

@@ -59,6 +59,8 @@ const DEVICES: [&str; 9] = [
 const LANDLOCK: ABI = ABI::V6;
 /// The sandbox.
 const BUBBLEWRAP: &str = "bwrap";
+/// Where it is looked for, whatever anybody's environment says.
+const SANDBOX_IN: [&str; 4] = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"];
 
 /// What stands between commands and the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,7 +88,7 @@ impl Runner {
 pub struct Confinement {
     /// What stands around them.
     pub runner: Runner,
-    /// The user of this machine that they run as; the node's own when there is none, who must not be root.
+    /// The user of this machine that they run as; the node's own when there is none, who must not be root and needs a sandbox.
     pub user: Option<String>,
     /// Directories beside the scratch directory that they may read and write, as far as the user may.
     pub paths: Vec<PathBuf>,
@@ -115,6 +117,14 @@ pub enum ConfineError {
         "runner_user: only a node that runs as root can run commands as {0}; leave the key out to run them as the node's user"
     )]
     NotRoot(String),
+    /// Commands would run as the user who owns the node's keys.
+    #[error(
+        "runner = \"none\": commands would run as the node's own user, who reads its keys: run the node as root with runner_user, or set runner = \"bubblewrap\""
+    )]
+    NeedsUser,
+    /// Nothing would close files to commands.
+    #[error("runner = \"none\": this kernel has no Landlock (Linux 5.13, lsm=landlock): set runner = \"bubblewrap\"")]
+    NoLandlock,
     /// The sandbox is not installed.
     #[error("runner = \"bubblewrap\": bwrap is not installed: sudo apt install bubblewrap (or dnf, zypper, pacman)")]
     NoBubblewrap,
@@ -144,9 +154,11 @@ impl Confinement {
     /// # Errors
     /// [`ConfineError`], which says what to do.
     pub fn check(&self) -> Result<Vec<String>, ConfineError> {
-        self.user()?;
+        let user = self.user()?;
         match self.runner {
-            Runner::None => Ok(landlock_misses()),
+            // The same user could talk to keepers and read keys, whatever files are closed.
+            Runner::None if user.is_none() => Err(ConfineError::NeedsUser),
+            Runner::None => landlock_misses(),
             Runner::Bubblewrap => self.try_sandbox().map(|()| Vec::new()),
         }
     }
@@ -223,13 +235,24 @@ impl Confinement {
         rules().map(drop).map_err(|error: landlock::RulesetError| ConfineError::Landlock(error.to_string()))
     }
 
-    /// The words before a command, which starts in `directory`.
+    /// The program of the sandbox; none where there is no sandbox.
+    ///
+    /// # Errors
+    /// [`ConfineError::NoBubblewrap`].
+    pub fn sandbox(&self) -> Result<Option<PathBuf>, ConfineError> {
+        if self.runner == Runner::None {
+            return Ok(None);
+        }
+        let mut candidates = SANDBOX_IN.iter().map(|directory| Path::new(directory).join(BUBBLEWRAP));
+        candidates.find(|file| file.is_file()).map(Some).ok_or(ConfineError::NoBubblewrap)
+    }
+
+    /// The words of the sandbox before a command, which starts in `directory`.
     pub fn wrapped(&self, scratch: &Path, directory: &Path) -> Vec<std::ffi::OsString> {
         if self.runner == Runner::None {
             return Vec::new();
         }
         let mut words: Vec<std::ffi::OsString> = [
-            BUBBLEWRAP,
             "--die-with-parent",
             "--unshare-user",
             "--unshare-pid",
@@ -267,8 +290,9 @@ impl Confinement {
         // Not the directories of the owner: whether they are there is another question.
         let plain = Confinement { paths: Vec::new(), ..self.clone() }.wrapped(Path::new("/usr"), Path::new("/"));
         let words = if self.paths.is_empty() { wrapped } else { plain };
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).arg("true").current_dir("/");
+        let Some(sandbox) = self.sandbox()? else { return Ok(()) };
+        let mut command = Command::new(sandbox);
+        command.args(words).arg("true").env_clear().current_dir("/");
         if let Some(user) = self.user()? {
             command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
         }
@@ -299,8 +323,8 @@ fn what_mends_namespaces() -> &'static str {
     }
 }
 
-/// What this kernel's Landlock does not enforce; nothing is restricted by looking.
-fn landlock_misses() -> Vec<String> {
+/// What this kernel's Landlock does not enforce, if there is one; nothing is restricted by looking.
+fn landlock_misses() -> Result<Vec<String>, ConfineError> {
     let has = |abi: ABI| {
         let rules =
             Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi));
@@ -311,14 +335,13 @@ fn landlock_misses() -> Vec<String> {
         rules.and_then(|rules| rules.create()).is_ok()
     };
     if !has(ABI::V1) {
-        let without = "this kernel has no Landlock (Linux 5.13): commands read every file that runner_user may read";
-        return vec![without.to_owned()];
+        return Err(ConfineError::NoLandlock);
     }
     let misses = [
         (has(ABI::V3), "files that are open to all may be cut to nothing by commands (Linux 6.2 forbids it)"),
         (scopes(), "commands of several seats may send each other signals (Linux 6.12 forbids it)"),
     ];
-    misses.into_iter().filter(|(is_enforced, _)| !is_enforced).map(|(_, what)| what.to_owned()).collect()
+    Ok(misses.into_iter().filter(|(is_enforced, _)| !is_enforced).map(|(_, what)| what.to_owned()).collect())
 }
 
 /// Lowers a limit of this process; one that is lower already stays.
@@ -354,7 +377,7 @@ mod tests {
             assert!(matches!(confinement().check(), Err(ConfineError::Root)));
             assert!(as_user("nobody").owner().unwrap().is_some());
         } else {
-            assert!(confinement().user().unwrap().is_none());
+            assert!(matches!(confinement().check(), Err(ConfineError::NeedsUser)));
             assert!(matches!(as_user("nobody").check(), Err(ConfineError::NotRoot(_))));
         }
     }

@@ -175,14 +175,11 @@ impl RunDirectory {
         }
     }
 
-    /// Forgets the run.
+    /// Forgets the run. The task goes first: what is left of a removal that was broken off is no run.
     pub fn remove(&self) -> Result<(), DirectoryError> {
-        match fs::remove_dir_all(&self.0) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(DirectoryError::Disk { path: self.0.clone(), source: error })
-            }
-            _ => Ok(()),
-        }
+        let removed = [fs::remove_file(self.file("task")), fs::remove_dir_all(&self.0)];
+        let failed = removed.into_iter().filter_map(Result::err).find(|error| error.kind() != io::ErrorKind::NotFound);
+        failed.map_or(Ok(()), |source| Err(DirectoryError::Disk { path: self.0.clone(), source }))
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str, bytes_max: u64) -> Result<Option<T>, DirectoryError> {

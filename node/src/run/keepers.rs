@@ -21,17 +21,18 @@ use std::{
 
 use broker::{
     ids::{RequestId, SeatNumber},
-    time::Time,
+    time::{Span, Time},
     trust::PublicKey,
 };
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use tracing::warn;
 
 use super::{
     confine::ConfineError,
     directory::{DirectoryError, RunDirectory, Task},
-    frame::End,
+    frame::{End, reason},
     keeper::{
         connection::{OF_OWNER, OF_USER},
         environment,
@@ -49,6 +50,8 @@ use crate::{
 pub const RUNS_MAX: usize = 1024;
 /// Most of one seat.
 pub const RUNS_OF_SEAT_MAX: usize = 64;
+/// How long a seat remembers its highest number at least; longer than an opening may be shown again.
+const REMEMBERED_FOR: Span = Span(300);
 /// How long an end that nobody asks for is kept.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How long a keeper may take to answer its node.
@@ -232,7 +235,7 @@ impl Keepers {
             return Err(if is_this { RunError::Known(id.run) } else { RunError::Used { run: id.run, last: last.run } });
         }
         self.make_room(&seat, now)?;
-        let last = Last { run: id.run, deadline: task.deadline };
+        let last = Last { run: id.run, deadline: task.deadline.max(now + REMEMBERED_FOR) };
         let last =
             serde_json::to_string(&last).map_err(|error| system("the run's number cannot be kept")(error.into()))?;
         files::replace(&seat.join(LAST), &last)?;
@@ -268,12 +271,25 @@ impl Keepers {
         Ok(stream)
     }
 
+    /// A run as its directory shows it.
+    ///
+    /// # Errors
+    /// [`RunError::Unknown`] when there is no such run.
+    pub fn find(&self, id: &RunId) -> Result<KeptRun, RunError> {
+        let directory = self.directory(id);
+        match directory.task() {
+            Ok(task) => Ok(KeptRun { task, state: state_of(&directory)? }),
+            Err(DirectoryError::NoTask(_)) => Err(RunError::Unknown),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Ends a run for a reason that its user is told. Returns when its keeper knows.
     ///
     /// # Errors
     /// [`RunError::Over`] when it has ended already.
     pub fn end(&self, id: &RunId, why: &str) -> Result<(), RunError> {
-        self.say(id, &OwnerWord::End(why.to_owned()))
+        self.say(id, &OwnerWord::End(reason(why)))
     }
 
     /// Moves the end of a run's window.
@@ -314,18 +330,29 @@ impl Keepers {
         say().map_err(system("its keeper cannot be told"))
     }
 
-    /// Forgets ends that nobody has asked for in time, then looks whether there is room for one more.
+    /// Forgets ends that nobody has asked for in time, and the oldest ones where there is no room for one more.
     fn make_room(&self, seat: &Path, now: Time) -> Result<(), RunError> {
         self.forget_old(now)?;
-        let all = self.directories(None)?.len();
-        if all >= RUNS_MAX {
-            return Err(RunError::Full { what: "the site", count: all });
+        self.make_room_in(Some(seat), "the seat", RUNS_OF_SEAT_MAX)?;
+        self.make_room_in(None, "the site", RUNS_MAX)
+    }
+
+    fn make_room_in(&self, seat: Option<&Path>, what: &'static str, most: usize) -> Result<(), RunError> {
+        let all = self.directories(seat)?;
+        let mut count = all.len();
+        if count < most {
+            return Ok(());
         }
-        let of_seat = self.directories(Some(seat))?.len();
-        if of_seat >= RUNS_OF_SEAT_MAX {
-            return Err(RunError::Full { what: "the seat", count: of_seat });
+        let mut ended: Vec<_> =
+            all.into_iter().filter(|directory| matches!(state_of(directory), Ok(RunState::Ended(_)))).collect();
+        ended.sort_by_cached_key(|directory| fs::metadata(directory.path()).and_then(|found| found.modified()).ok());
+        for directory in ended {
+            count -= usize::from(forget(&directory));
+            if count < most {
+                return Ok(());
+            }
         }
-        Ok(())
+        Err(RunError::Full { what, count })
     }
 
     fn forget_old(&self, now: Time) -> Result<(), RunError> {
@@ -333,13 +360,16 @@ impl Keepers {
             let changed = fs::metadata(directory.path()).and_then(|found| found.modified());
             let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
             if age.is_some_and(|age| age > KEPT_FOR) && matches!(state_of(&directory), Ok(RunState::Ended(_))) {
-                directory.remove()?;
+                forget(&directory);
             }
         }
         for seat in self.seats()? {
             let is_over = read_last(&seat).is_ok_and(|last| last.is_some_and(|last| last.deadline < now));
-            if is_over && self.directories(Some(&seat))?.is_empty() {
-                fs::remove_dir_all(&seat).map_err(system("a seat cannot be forgotten"))?;
+            if is_over
+                && self.directories(Some(&seat))?.is_empty()
+                && let Err(error) = fs::remove_dir_all(&seat)
+            {
+                warn!(seat = %seat.display(), %error, "a seat cannot be forgotten");
             }
         }
         Ok(())
@@ -388,6 +418,11 @@ impl Keepers {
         };
         spawn().map_err(system("its keeper cannot be started"))
     }
+}
+
+/// Removes a run; whether it is gone. One that cannot be removed holds up no other.
+fn forget(directory: &RunDirectory) -> bool {
+    directory.remove().inspect_err(|error| warn!(%error, "a run cannot be forgotten")).is_ok()
 }
 
 fn dial(directory: &RunDirectory) -> io::Result<UnixStream> {

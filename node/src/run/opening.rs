@@ -109,6 +109,24 @@ impl Wish {
         Ok(Wish::Attach(read_object(json.as_bytes())?))
     }
 
+    /// To come back to what this one has started.
+    #[must_use]
+    pub fn again(&self) -> Wish {
+        match self {
+            Wish::Attach(_) => self.clone(),
+            Wish::Start(order) => Wish::Attach(AttachOrder {
+                grid: order.grid.clone(),
+                site: order.site.clone(),
+                request: order.request.clone(),
+                seat: order.seat,
+                run: Some(order.run),
+                issued: order.issued,
+                expires: order.expires,
+                nonce: order.nonce.clone(),
+            }),
+        }
+    }
+
     /// The site that it is for.
     pub fn site(&self) -> &SiteId {
         match self {

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use broker::{ids::SiteId, resources::Amounts, time::Time, trust::PublicKey};
+use broker::{ids::SiteId, protocol::Grant, resources::Amounts, time::Time, trust::PublicKey};
 use discovery::{RunAsked, RunInbound, RunStream, opening::Answer};
 use tokio::{
     net::UnixStream,
@@ -24,6 +24,7 @@ use super::{
     Confinement, Keepers, RunError, RunId, RunOrder, Task,
     carry::carry,
     check::usable_seat,
+    keepers::{KeptRun, RunState},
     opening::{AttachOrder, Opening, Wish},
 };
 use crate::{
@@ -69,8 +70,10 @@ pub struct RunSite {
     ledger: SharedLedger,
     clock: Clock,
     audit: Arc<AuditLog>,
-    /// None where the owner lets nothing run.
-    runner: Option<(Arc<Keepers>, RunTerms)>,
+    /// None where nothing was ever run.
+    keepers: Option<Arc<Keepers>>,
+    /// None where the owner lets nothing start.
+    terms: Option<RunTerms>,
     /// Places for connections of users to runs, here and elsewhere.
     places: Arc<Semaphore>,
     /// What was started, with the end of its window, until it is known to be over.
@@ -78,23 +81,23 @@ pub struct RunSite {
 }
 
 impl RunSite {
-    /// Runs of `site` in `grid`, as `runner` keeps them.
+    /// Runs of `site` in `grid`; what is left of earlier ones is ended too where nothing may start.
     pub fn new(
         (site, grid): (SiteId, String),
         ledger: SharedLedger,
         clock: Clock,
         audit: Arc<AuditLog>,
-        runner: Option<(Arc<Keepers>, RunTerms)>,
+        (keepers, terms): (Option<Arc<Keepers>>, Option<RunTerms>),
     ) -> RunSite {
-        let known = runner.as_ref().map(|(keepers, _)| keepers.list()).transpose().unwrap_or_default();
+        let known = keepers.as_ref().map(|keepers| keepers.list()).transpose().unwrap_or_default();
         let started = known.into_iter().flatten().map(|run| (RunId::of(&run.task), run.task.deadline)).collect();
         let (places, started) = (Arc::new(Semaphore::new(STREAMS_MAX)), Mutex::new(started));
-        RunSite { site, grid, ledger, clock, audit, runner, places, started }
+        RunSite { site, grid, ledger, clock, audit, keepers, terms, places, started }
     }
 
-    /// The keepers, where the owner lets anything run.
+    /// The keepers, where anything runs or has run.
     pub fn keepers(&self) -> Option<&Arc<Keepers>> {
-        self.runner.as_ref().map(|(keepers, _)| keepers)
+        self.keepers.as_ref()
     }
 
     /// A place for the connection of one user to a run; none when there are as many as may be.
@@ -142,42 +145,61 @@ impl RunSite {
         let opening = Opening::read(opening).map_err(|error| refused(&error))?;
         let now = self.clock.now().utc;
         let (user, wish) = opening.open_at(&self.site, &self.grid, now).map_err(|error| refused(&error))?;
-        let Some((keepers, terms)) = &self.runner else {
-            let why = "the owner of this site lets nothing run on it; the hosts are reserved, and reached as their owner says";
-            return Err(Answer::Refused(why.to_owned()));
-        };
+        let Some(keepers) = &self.keepers else { return Err(nothing_runs()) };
         match wish {
-            Wish::Start(order) => self.start((keepers, terms), *order, user, (now, from)),
+            Wish::Start(order) => self.start(keepers, *order, user, (now, from)),
             Wish::Attach(order) => {
                 let id = latest(keepers, &order, user).map_err(|error| answer_of(&error))?;
-                self.note("attach", &id, from);
-                keepers.connect(&id).map_err(|error| answer_of(&error))
+                let run = keepers.find(&id).map_err(|error| answer_of(&error))?;
+                self.come_back(keepers, &id, &run, (now, from))
             }
         }
     }
 
+    /// The way back to a run; one that waits still needs what a start needs.
+    fn come_back(
+        &self,
+        keepers: &Keepers,
+        id: &RunId,
+        run: &KeptRun,
+        (now, from): (Time, &SiteId),
+    ) -> Result<std::os::unix::net::UnixStream, Answer> {
+        if run.state == RunState::Waiting {
+            self.terms.as_ref().ok_or_else(nothing_runs)?;
+            self.usable(id, now)?;
+        }
+        let stream = keepers.connect(id).map_err(|error| answer_of(&error))?;
+        if !matches!(run.state, RunState::Ended(_)) {
+            locked(&self.started).insert(id.clone(), run.task.deadline);
+        }
+        self.note("attach", id, from);
+        Ok(stream)
+    }
+
+    fn usable(&self, id: &RunId, now: Time) -> Result<Grant, Answer> {
+        let grant = usable_seat(&self.ledger.lock(), (&id.request, id.seat), &id.user, now);
+        grant.map_err(|why| match why.may_change() {
+            true => Answer::NotNow(why.to_string()),
+            false => Answer::Refused(why.to_string()),
+        })
+    }
+
     fn start(
         &self,
-        (keepers, terms): (&Keepers, &RunTerms),
+        keepers: &Keepers,
         order: RunOrder,
         user: PublicKey,
         (now, from): (Time, &SiteId),
     ) -> Result<std::os::unix::net::UnixStream, Answer> {
         let id = RunId { user, request: order.request.clone(), seat: order.seat, run: order.run };
-        match keepers.connect(&id) {
+        match keepers.find(&id) {
             // It is there already: its user comes back.
-            Ok(stream) => {
-                self.note("attach", &id, from);
-                return Ok(stream);
-            }
+            Ok(run) => return self.come_back(keepers, &id, &run, (now, from)),
             Err(RunError::Unknown) => {}
             Err(error) => return Err(answer_of(&error)),
         }
-        let grant = usable_seat(&self.ledger.lock(), (&order.request, order.seat), &user, now);
-        let grant = grant.map_err(|why| match why.may_change() {
-            true => Answer::NotNow(why.to_string()),
-            false => Answer::Refused(why.to_string()),
-        })?;
+        let terms = self.terms.as_ref().ok_or_else(nothing_runs)?;
+        let grant = self.usable(&id, now)?;
         let deadline = grant.window.end;
         let task = Task {
             order,
@@ -208,19 +230,21 @@ impl RunSite {
         });
     }
 
-    /// Ends what runs on seats that are booked no longer.
-    fn sweep(&self) {
+    /// Ends what runs on seats that are booked no longer. What could not be ended is tried again by a later sweep.
+    fn sweep(self: &Arc<RunSite>) {
         let now = self.clock.now().utc;
         let mut started = locked(&self.started);
         started.retain(|_, deadline| *deadline > now);
-        let gone: Vec<RunId> = {
+        let gone: Vec<(RunId, Time)> = {
             let ledger = self.ledger.lock();
-            let is_gone = |id: &&RunId| usable_seat(&ledger, (&id.request, id.seat), &id.user, now).is_err();
-            started.keys().filter(is_gone).cloned().collect()
+            let is_gone =
+                |(id, _): &(&RunId, &Time)| usable_seat(&ledger, (&id.request, id.seat), &id.user, now).is_err();
+            started.iter().filter(is_gone).map(|(id, deadline)| (id.clone(), *deadline)).collect()
         };
-        for id in gone {
+        for (id, deadline) in gone {
             started.remove(&id);
             let Some(keepers) = self.keepers().cloned() else { continue };
+            let site = Arc::clone(self);
             tokio::task::spawn_blocking(move || {
                 let why = "the reservation no longer has this seat: it was cancelled, or its owner has taken it back";
                 match keepers.end(&id, why) {
@@ -230,6 +254,7 @@ impl RunSite {
                     Err(RunError::Over | RunError::Unknown) => {}
                     Err(error) => {
                         warn!(%error, request = %id.request, seat = %id.seat, "a run on a seat that is booked no longer");
+                        locked(&site.started).insert(id, deadline);
                     }
                 }
             });
@@ -242,6 +267,11 @@ async fn connect(asked: RunAsked, keeper: std::os::unix::net::UnixStream) -> io:
     let keeper = UnixStream::from_std(keeper)?;
     let stream: RunStream = asked.accept().await?;
     carry(stream, keeper).await
+}
+
+fn nothing_runs() -> Answer {
+    let why = "the owner of this site lets nothing run on it; the hosts are reserved, and reached as their owner says";
+    Answer::Refused(why.to_owned())
 }
 
 /// The run that a user comes back to.

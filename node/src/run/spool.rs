@@ -63,7 +63,7 @@ impl Spool {
 
     /// How many bytes may be added such that everything from `held` on stays.
     pub fn room(&self, held: u64) -> u64 {
-        (held.max(HEAD_BYTES) + self.tail_bytes()).saturating_sub(self.end)
+        held.max(HEAD_BYTES).saturating_add(self.tail_bytes()).saturating_sub(self.end)
     }
 
     /// Adds what was said next, at most [`APPEND_BYTES_MAX`] bytes.

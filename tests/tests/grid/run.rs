@@ -16,12 +16,14 @@ use nix::{
 };
 use tempfile::TempDir;
 
-/// Two sites with a host each, that let users run commands, as another user where the tests run as root. They may write to `shared`.
+/// Two sites with a host each, that let users run commands, as another user where the tests run as root, else in a sandbox. They may write to `shared`.
 fn two_with(shared: &Path) -> (Node, Node) {
-    let mut runner = vec!["--runner", "none", "--runner-paths", shared.to_str().unwrap()];
-    if geteuid().is_root() {
-        runner.extend(["--runner-user", "nobody"]);
-    }
+    let paths = ["--runner-paths", shared.to_str().unwrap()];
+    let runner: &[&str] = match geteuid().is_root() {
+        true => &["--runner", "none", "--runner-user", "nobody"],
+        false => &["--runner", "bubblewrap"],
+    };
+    let runner = [runner, &paths].concat();
     let first = Node::start("alpha", &hosts("a", 1), &runner);
     let second = Node::joining("beta", &hosts("b", 1), &first, &runner);
     [&first, &second].iter().for_each(|node| node.wait_until_it_knows(2));

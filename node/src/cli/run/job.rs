@@ -215,7 +215,7 @@ impl<'a> Job<'a> {
 
     async fn follow(&mut self, signals: &mut Signals) -> JobEnd {
         while self.codes.len() < self.told.len() {
-            if self.terms.detaches && self.started.len() + self.codes.len() >= self.told.len() {
+            if self.terms.detaches && self.runs_everywhere() {
                 return JobEnd::Left;
             }
             tokio::select! {
@@ -241,6 +241,12 @@ impl<'a> Job<'a> {
         let told = self.told.len();
         let unknown = (self.codes.len() < told).then_some(code::UNKNOWN);
         JobEnd::Over(self.codes.values().copied().chain(unknown).max().unwrap_or_default())
+    }
+
+    /// Every seat has started, and none has ended in a way that its user must know.
+    fn runs_everywhere(&self) -> bool {
+        let has_started = |rank| self.started.contains(rank) || self.codes.contains_key(rank);
+        self.told.keys().all(has_started) && self.codes.values().all(|code| *code < code::NO_RESERVATION)
     }
 
     fn hear(&mut self, rank: u32, news: News) {
@@ -443,5 +449,9 @@ mod tests {
     async fn whoever_detaches_leaves_when_all_have_started() {
         let played = play(Terms { detaches: true, ..Terms::default() }, ready()).await;
         assert_eq!((played.end, &played.told[&1][..]), (Ok(JobEnd::Left), &[Tell::Go][..]));
+        let failed = vec![(0, News::Ready), (1, News::Ready), (0, News::Started), (0, News::Ended(End::Code(0)))];
+        let failed = [failed, vec![(1, News::Ended(End::Failed("no".to_owned())))]].concat();
+        let played = play(Terms { detaches: true, ..Terms::default() }, failed).await;
+        assert_eq!(played.end, Ok(JobEnd::Over(122)), "one that could not start was not left running");
     }
 }

@@ -55,6 +55,9 @@ const FAREWELL_MAX: Duration = Duration::from_secs(2);
 /// Whoever does not follow a log has read all of it when nothing comes for so long.
 const LOG_SILENCE: Duration = Duration::from_millis(500);
 
+/// No run says or hears more bytes.
+const OFFSET_MAX: u64 = u64::MAX / 4;
+
 /// What a seat tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
@@ -197,6 +200,10 @@ enum Talked {
     Left,
 }
 
+fn no_offset() -> Talked {
+    Talked::Cut("the site counts bytes that cannot be".to_owned())
+}
+
 impl From<FrameError> for Talked {
     fn from(error: FrameError) -> Talked {
         Talked::Cut(error.to_string())
@@ -223,7 +230,9 @@ impl Seat {
         let (mut since, mut pause) = (Instant::now(), PAUSE_FIRST);
         loop {
             let begun = Instant::now();
-            let opened = async { connection::open(&self.client, &self.opener.wanted(&self.wish)?).await };
+            // What has started is come back to, and never ordered again.
+            let wish = if progress.has_started { self.wish.again() } else { self.wish.clone() };
+            let opened = async { connection::open(&self.client, &self.opener.wanted(&wish)?).await };
             let why = match opened.await {
                 Ok(stream) => match self.talk(stream, progress).await {
                     Talked::Ended(end) => return Some(News::Ended(end)),
@@ -282,6 +291,7 @@ impl Seat {
                             writer.finish().await;
                             return Talked::Ended(end);
                         }
+                        FromKeeper::StdinAck { offset } if offset > OFFSET_MAX => return no_offset(),
                         FromKeeper::StdinAck { offset } => {
                             progress.input.acknowledge(offset);
                             if !std::mem::replace(&mut knows_input, true) {
@@ -348,6 +358,7 @@ impl Seat {
                     progress.acknowledged = progress.have;
                 }
             }
+            FromKeeper::Gap { from, to, .. } if from > to || to > OFFSET_MAX => return Err(no_offset()),
             FromKeeper::Gap { output, from, to } if to > progress.have[output as usize] => {
                 let name = if output == Output::Stdout { "standard output" } else { "standard error" };
                 let missing = to - from.max(progress.have[output as usize]);

@@ -24,6 +24,10 @@ use crate::run::frame::{
 };
 use crate::run::spool::Kept;
 
+/// Most users who are attached at a time.
+const CONNECTIONS_MAX: usize = 8;
+/// Most connections besides, which have not said whose they are or are the node's.
+const UNATTACHED_MAX: usize = 16;
 /// A user hears something at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long the first frame, and the last one, may take.
@@ -50,13 +54,29 @@ pub enum ConnectionError {
     Order(&'static str),
 }
 
-/// Serves a connection until it ends.
-pub async fn serve(keeper: Rc<Keeper>, mut stream: UnixStream) -> Result<(), ConnectionError> {
-    let mut kind = [0];
-    timeout(GREETING_MAX, stream.read_exact(&mut kind)).await.map_err(|_| ConnectionError::Order("nothing came"))??;
-    match kind[0] {
-        OF_USER => serve_user(keeper, stream).await,
-        OF_OWNER => Ok(owner::serve(&keeper, stream).await?),
+/// Serves a connection until it ends. Users have places of their own: however many they are, the node is heard.
+pub async fn serve(keeper: Rc<Keeper>, stream: UnixStream) -> Result<(), ConnectionError> {
+    if keeper.unattached.get() >= UNATTACHED_MAX {
+        return Err(ConnectionError::Order("too many at once"));
+    }
+    keeper.unattached.set(keeper.unattached.get() + 1);
+    let of_user = timeout(GREETING_MAX, greet(&keeper, stream)).await;
+    keeper.unattached.set(keeper.unattached.get() - 1);
+    let Some(stream) = of_user.map_err(|_| ConnectionError::Order("nothing came"))?? else { return Ok(()) };
+    if keeper.attached.get() >= CONNECTIONS_MAX {
+        return Err(ConnectionError::Order("as many users are attached as may be"));
+    }
+    keeper.attached.set(keeper.attached.get() + 1);
+    let served = serve_user(keeper.clone(), stream).await;
+    keeper.attached.set(keeper.attached.get() - 1);
+    served
+}
+
+/// Hears the node, or gives back the connection of a user.
+async fn greet(keeper: &Keeper, mut stream: UnixStream) -> Result<Option<UnixStream>, ConnectionError> {
+    match stream.read_u8().await? {
+        OF_USER => Ok(Some(stream)),
+        OF_OWNER => Ok(owner::serve(keeper, stream).await.map(|()| None)?),
         _ => Err(ConnectionError::Order("neither a user nor the node")),
     }
 }
@@ -163,11 +183,11 @@ struct Teller {
 impl Teller {
     /// What to tell now; none when there is no news.
     fn next(&mut self, state: &mut State, number: u64) -> std::io::Result<Option<FromKeeper>> {
-        let is_ready = matches!(state.phase, Phase::Ready | Phase::Running { .. });
+        let is_ready = matches!(state.phase, Phase::Ready | Phase::Running { .. } | Phase::Ending { .. });
         if is_ready && !std::mem::replace(&mut self.is_ready_told, is_ready) {
             return Ok(Some(FromKeeper::Ready));
         }
-        if let Phase::Running { pid } = state.phase
+        if let Phase::Running { pid } | Phase::Ending { pid } = state.phase
             && !std::mem::replace(&mut self.is_start_told, true)
         {
             return Ok(Some(FromKeeper::Started { pid }));

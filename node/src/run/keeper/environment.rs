@@ -4,8 +4,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
+    fs::File,
+    io::{self, Write as _},
+    path::Path,
 };
 
 use crate::run::directory::Task;
@@ -21,11 +22,11 @@ pub fn mark(scratch: &Path) -> (&'static str, String) {
 }
 
 /// Writes the list of hosts, one a line, as `mpirun` and `parallel` read it.
-pub fn write_hostfile(task: &Task, scratch: &Path) -> io::Result<PathBuf> {
-    let path = scratch.join(HOSTFILE);
+pub fn write_hostfile(task: &Task, scratch: &Path) -> io::Result<File> {
+    let mut file = File::options().write(true).create_new(true).open(scratch.join(HOSTFILE))?;
     let lines: String = task.order.hosts.iter().flat_map(|host| [host, "\n"]).collect();
-    fs::write(&path, lines)?;
-    Ok(path)
+    file.write_all(lines.as_bytes())?;
+    Ok(file)
 }
 
 /// All variables: plain defaults, those of the order, and those that the site sets.

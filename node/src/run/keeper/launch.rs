@@ -5,14 +5,24 @@
 //! the word; and it ends with its keeper.
 
 use std::{
-    io::{self, Read as _, Write as _},
-    os::unix::{fs::PermissionsExt as _, net::UnixStream, process::CommandExt as _},
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read as _, Seek as _, Write as _},
+    os::{
+        fd::{IntoRawFd as _, RawFd},
+        unix::{fs::PermissionsExt as _, net::UnixStream, process::CommandExt as _},
+    },
     path::{Path, PathBuf},
     process::Command,
 };
 
 use nix::{
-    sys::{prctl::set_pdeathsig, signal::Signal, stat::Mode},
+    sys::{
+        memfd::{MFdFlags, memfd_create},
+        prctl::set_pdeathsig,
+        signal::Signal,
+        stat::Mode,
+    },
     unistd::{getppid, setsid},
 };
 
@@ -27,6 +37,8 @@ pub const READY: u8 = b'r';
 pub const FAILED: u8 = b'f';
 /// The word that it may start.
 pub const GO: u8 = b'g';
+/// Most words that bubblewrap takes, with those of the command.
+const SANDBOX_WORDS_MAX: usize = 9000;
 
 /// Prepares, waits for the word, and becomes the command. Returns only when it could not, and has then said why at the barrier.
 pub fn launch(directory: &Path) -> io::Result<()> {
@@ -78,20 +90,40 @@ fn command(task: &Task, scratch: &Path) -> Result<Command, String> {
     let program = order.command.first().ok_or("there is no command")?;
     let path = variables.get("PATH").map_or("", String::as_str);
     let found = find_program(program, path)?;
-    let mut command = match task.confinement.wrapped(scratch, &directory).split_first() {
-        Some((sandbox, words)) => {
+    let mut command = match task.confinement.sandbox().map_err(|error| error.to_string())? {
+        Some(sandbox) => {
+            let words = task.confinement.wrapped(scratch, &directory);
+            let count = words.len() + 3 * variables.len() + order.command.len() + 3;
+            if count > SANDBOX_WORDS_MAX {
+                let most = "the sandbox takes";
+                return Err(format!("too many arguments and variables: {most} {SANDBOX_WORDS_MAX} words, not {count}"));
+            }
+            let variables =
+                hand_over(&variables).map_err(|error| format!("its variables cannot be handed over: {error}"))?;
             let mut command = Command::new(sandbox);
-            command.args(words).arg(program);
+            // The sandbox itself runs outside of it: nothing of the order's is in its environment but what it is known by.
+            command.env_clear().envs([environment::mark(scratch)]);
+            command.arg("--args").arg(variables.to_string()).args(words).arg(program);
             command
         }
         None => {
             let mut command = Command::new(found);
-            command.arg0(program);
+            command.arg0(program).env_clear().envs(&variables);
             command
         }
     };
-    command.args(&order.command[1..]).env_clear().envs(&variables);
+    command.args(&order.command[1..]);
     Ok(command)
+}
+
+/// The variables as words of the sandbox, in a file without a name that the program which follows has open: a command line could be read
+/// by all.
+fn hand_over(variables: &BTreeMap<String, String>) -> io::Result<RawFd> {
+    let mut file = File::from(memfd_create("variables", MFdFlags::empty())?);
+    let words: String = variables.iter().flat_map(|(name, value)| ["--setenv\0", name, "\0", value, "\0"]).collect();
+    file.write_all(words.as_bytes())?;
+    file.rewind()?;
+    Ok(file.into_raw_fd())
 }
 
 /// The file of a program, looked for as a shell does, from the present directory.

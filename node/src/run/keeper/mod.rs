@@ -35,8 +35,6 @@ use crate::run::{
     processes,
 };
 
-/// Most connections at a time.
-const CONNECTIONS_MAX: usize = 8;
 /// How long a keeper whose run is over waits for somebody to ask. Whoever asks later starts it again.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// How long those who are attached may take to go when somebody has the end.
@@ -114,7 +112,7 @@ async fn is_done(keeper: &Keeper) -> bool {
         // Whoever is still attached may be about to be told the end too.
         let _ = timeout(FAREWELL_MAX, keeper.until(|_| (keeper.attached.get() == 0).then_some(()))).await;
     }
-    is_seen || keeper.attached.get() == 0
+    is_seen || keeper.attached.get() + keeper.unattached.get() == 0
 }
 
 async fn accept(keeper: Rc<Keeper>, listener: UnixListener) {
@@ -124,17 +122,12 @@ async fn accept(keeper: Rc<Keeper>, listener: UnixListener) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        if keeper.attached.get() >= CONNECTIONS_MAX {
-            continue;
-        }
         let keeper = keeper.clone();
         tokio::task::spawn_local(async move {
-            keeper.attached.set(keeper.attached.get() + 1);
             if let Err(error) = connection::serve(keeper.clone(), stream).await {
                 // Into the log in the directory; a user who breaks off is no error of the run.
                 eprintln!("a connection was closed: {error}");
             }
-            keeper.attached.set(keeper.attached.get() - 1);
             keeper.change(|_| ());
         });
     }

@@ -1,17 +1,22 @@
 //! The command as a process: prepared, started once, told to end, ended with everything that it has started.
 
 use std::{
+    fs::File,
     io,
-    os::unix::process::ExitStatusExt as _,
-    path::PathBuf,
+    os::{
+        fd::AsRawFd as _,
+        unix::{fs::OpenOptionsExt as _, process::ExitStatusExt as _},
+    },
+    path::Path,
     process::ExitStatus,
     rc::Rc,
     time::{Duration, Instant},
 };
 
 use nix::{
+    libc::{O_DIRECTORY, O_NOFOLLOW},
     sys::signal::{Signal, killpg},
-    unistd::{Gid, Pid, Uid, mkdtemp},
+    unistd::{Gid, Pid, Uid, fchown, mkdtemp},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -43,6 +48,8 @@ const WORD_MAX: Duration = Duration::from_secs(120);
 const TICK: Duration = Duration::from_millis(200);
 /// How long processes are killed. Only one that the system itself holds survives that.
 const KILL_MAX: Duration = Duration::from_secs(10);
+/// How long they may take at all, however long somebody who is attached holds them up.
+const DRAIN_MAX: Duration = Duration::from_secs(120);
 /// How long the outputs may still take when every process is gone and nobody holds them up.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -53,14 +60,18 @@ pub async fn run(keeper: &Rc<Keeper>, task: &Task) -> End {
         Err(why) => End::Failed(reason(&why)),
     };
     kill_all(0).await;
-    if let Ok(Some(scratch)) = keeper.directory.scratch() {
-        // What cannot be removed is the owner's to look at.
-        let _ = std::fs::remove_dir_all(scratch);
-    }
+    remove_scratch(keeper);
     if !matches!(keeper.directory.ended(), Ok(Some(_))) {
         keep_end(keeper, &end);
     }
     end
+}
+
+fn remove_scratch(keeper: &Keeper) {
+    if let Ok(Some(scratch)) = keeper.directory.scratch() {
+        // What cannot be removed is the owner's to look at.
+        let _ = std::fs::remove_dir_all(scratch);
+    }
 }
 
 fn keep_end(keeper: &Keeper, end: &End) {
@@ -81,8 +92,7 @@ async fn prepare(keeper: &Rc<Keeper>, task: &Task) -> Result<Prepared, String> {
     let failed = |doing: &'static str| move |error: io::Error| format!("{doing}: {error}");
     clear(keeper).map_err(failed("what a keeper before this one has left cannot be removed"))?;
     let owner = task.confinement.owner().map_err(|error| error.to_string())?;
-    let scratch = make_scratch(task, owner).map_err(failed("there is no scratch directory"))?;
-    keeper.directory.write_scratch(&scratch).map_err(|error| error.to_string())?;
+    make_scratch(keeper, task, owner).map_err(failed("there is no scratch directory"))?;
     let (streams, given) = streams::make(&task.order, owner).map_err(failed("it gets no streams"))?;
     let barrier = UnixListener::bind("barrier").map_err(failed("there is no barrier"))?;
     let mut command = Command::new("/proc/self/exe");
@@ -121,13 +131,17 @@ fn clear(keeper: &Keeper) -> io::Result<()> {
 }
 
 /// The scratch directory, with the list of hosts in it, of the user that the command runs as.
-fn make_scratch(task: &Task, owner: Option<(Uid, Gid)>) -> io::Result<PathBuf> {
+fn make_scratch(keeper: &Keeper, task: &Task, owner: Option<(Uid, Gid)>) -> io::Result<()> {
     let scratch = mkdtemp(&task.scratch_in.join("kolo-run-XXXXXX"))?;
-    environment::write_hostfile(task, &scratch)?;
+    keeper.directory.write_scratch(&scratch).map_err(io::Error::other)?;
+    // By descriptor from here on: whoever may write beside it may put another one in its place.
+    let opened = File::options().read(true).custom_flags(O_DIRECTORY | O_NOFOLLOW).open(&scratch)?;
+    let hostfile = environment::write_hostfile(task, &Path::new("/proc/self/fd").join(opened.as_raw_fd().to_string()))?;
     if let Some((uid, gid)) = owner {
-        std::os::unix::fs::chown(&scratch, Some(uid.as_raw()), Some(gid.as_raw()))?;
+        fchown(&hostfile, Some(uid), Some(gid))?;
+        fchown(&opened, Some(uid), Some(gid))?;
     }
-    Ok(scratch)
+    Ok(())
 }
 
 /// What is said at the barrier, to its end.
@@ -147,12 +161,21 @@ impl Prepared {
             return End::Failed(reason(&why));
         }
         let copied = tokio::task::spawn_local(self.streams.copy(keeper.clone()));
-        let (status, stopped) = watch(keeper, task, &mut self.child, self.pid).await;
-        kill_all(self.pid).await;
-        let end = end_of(status, stopped, task.confinement.runner);
+        let pid = self.pid;
+        let (status, stopped) = watch(keeper, task, &mut self.child, pid).await;
+        // Nothing is awaited before this, so that no signal goes to a number that is free.
+        keeper.change(|state| state.phase = Phase::Ending { pid });
+        kill_all(pid).await;
+        let mut end = end_of(status, stopped, task.confinement.runner);
         // Known from here on, whatever becomes of the last words.
         keep_end(keeper, &end);
+        remove_scratch(keeper);
         drain(keeper, copied).await;
+        if let (End::Code(0), Some(stop @ Stop::Broken(_))) = (&end, keeper.state().stop.clone()) {
+            // What was said is not whole, which is no success.
+            end = End::from(stop);
+            keep_end(keeper, &end);
+        }
         end
     }
 
@@ -165,6 +188,9 @@ impl Prepared {
             tokio::select! {
                 stop = keeper.until(|state| state.stop.clone()) => return Some(End::from(stop)),
                 () = keeper.until(|state| state.may_start.then_some(())) => {
+                    if unix_ms() >= deadline_ms(&keeper.state()) {
+                        return Some(End::WindowEnded);
+                    }
                     let is_late = unix_ms() >= expires_ms;
                     return is_late.then(|| End::Failed("the order had expired when the word to start came".to_owned()));
                 }
@@ -211,14 +237,14 @@ async fn watch(keeper: &Keeper, task: &Task, child: &mut Child, pid: u32) -> (io
             (unix_ms(), state.stop.clone(), deadline_ms(&state))
         };
         let is_told = told.is_some();
-        if !is_told && (stop.is_some() || now + grace_ms >= deadline) {
+        if !is_told && (stop.is_some() || now.saturating_add(grace_ms) >= deadline) {
             let why = stop.map_or(End::WindowEnded, End::from);
-            told = Some((why, (now + grace_ms).min(deadline)));
+            told = Some((why, now.saturating_add(grace_ms).min(deadline)));
             send(task.confinement.runner, pid, Signal::SIGTERM);
             // One that is stopped hears it only when it goes on.
             send(task.confinement.runner, pid, Signal::SIGCONT);
         }
-        let until = told.as_ref().map_or(deadline - grace_ms, |(_, until)| *until);
+        let until = told.as_ref().map_or(deadline.saturating_sub(grace_ms), |(_, until)| *until);
         if told.is_some() && now >= until {
             kill_all(pid).await;
         }
@@ -266,8 +292,9 @@ fn end_of(status: io::Result<ExitStatus>, stopped: Option<End>, runner: Runner) 
     let signal = status.signal().or_else(|| status.code().and_then(as_shell));
     let code = status.code().filter(|_| signal.is_none());
     match (stopped, code, signal) {
-        (Some(End::WindowEnded) | None, Some(code), _) => End::Code(code),
+        // It was told to end, so whatever it says is not how it would have ended.
         (Some(why), ..) => why,
+        (None, Some(code), _) => End::Code(code),
         (None, None, Some(signal)) => End::Signal(signal),
         (None, None, None) => End::Failed(format!("it ended as {status}")),
     }
@@ -279,8 +306,9 @@ async fn drain(keeper: &Keeper, mut copied: tokio::task::JoinHandle<()>) {
         use crate::run::frame::Output;
         [Output::Stdout, Output::Stderr].iter().any(|output| state.room(*output, Instant::now()) == 0)
     };
+    let began = Instant::now();
     while timeout(LAST_WORDS, &mut copied).await.is_err() {
-        if !is_held(&keeper.state()) {
+        if !is_held(&keeper.state()) || began.elapsed() > DRAIN_MAX {
             copied.abort();
             break;
         }

@@ -34,6 +34,11 @@ pub enum Phase {
         /// The process, and its group.
         pid: u32,
     },
+    /// The command has ended; no signal may go to its number, which may be another one's soon.
+    Ending {
+        /// The process that it was.
+        pid: u32,
+    },
     /// It is over and all of its output is in the spools.
     Ended(End),
 }
@@ -140,8 +145,10 @@ pub struct Keeper {
     pub runner: Runner,
     state: RefCell<State>,
     news: watch::Sender<()>,
-    /// Connections that are open.
+    /// Connections of users that are open.
     pub attached: Cell<usize>,
+    /// Connections of whom it is not known yet whose they are, or which are the node's.
+    pub unattached: Cell<usize>,
 }
 
 impl Keeper {
@@ -160,7 +167,8 @@ impl Keeper {
             holders: BTreeMap::new(),
             connections: 0,
         };
-        Keeper { directory, runner, state: RefCell::new(state), news: watch::Sender::new(()), attached: Cell::new(0) }
+        let (state, news) = (RefCell::new(state), watch::Sender::new(()));
+        Keeper { directory, runner, state, news, attached: Cell::new(0), unattached: Cell::new(0) }
     }
 
     /// The state, to be looked at and not to be held over an `await`.
@@ -206,10 +214,11 @@ impl State {
         self.holders.remove(&number);
     }
 
-    /// He has so much now. It never becomes less.
+    /// He has so much now, but no more than there is. It never becomes less.
     pub fn acknowledge(&mut self, number: u64, acknowledged: [u64; 2]) {
         let Some(holder) = self.holders.get_mut(&number) else { return };
-        for (had, has) in holder.acknowledged.iter_mut().zip(acknowledged) {
+        for ((had, has), spool) in holder.acknowledged.iter_mut().zip(acknowledged).zip(&self.spools) {
+            let has = has.min(spool.end());
             if has > *had {
                 *had = has;
                 holder.moved = Instant::now();
