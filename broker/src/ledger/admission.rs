@@ -56,7 +56,8 @@ impl<B: Books> Ledger<B> {
                     // Where owners limit what a user has of each host, seats stay where that was checked.
                     None if self.has_user_shares() => return Err(reason),
                     None => {
-                        let found = self.arranged(wanted).ok_or(reason)?;
+                        let found = self.arranged(wanted);
+                        let found = found.filter(|found| self.may_move(found)).ok_or(reason)?;
                         moves.insert(found).given.clone()
                     }
                 }

@@ -18,9 +18,14 @@ use crate::{
     ids::{HostId, RequestId, SeatNumber},
     plan::Place,
     protocol::{AttemptId, ChangeKind, Grant},
+    tariff::Tariff,
     time::{Millis, Now, Time},
     trust::PublicKey,
 };
+
+/// Most seats that move for one promise, and most bookings that have moved and wait to be written: they are written as one. Beyond, a
+/// promise finds no room; what waits is written first.
+pub(super) const MOVES_MAX: usize = 256;
 
 /// What floats, and what of it has moved.
 #[derive(Debug)]
@@ -73,6 +78,14 @@ pub(super) struct Arrangement {
     /// What is wanted, with its hosts.
     pub given: Vec<Grant>,
     moves: Vec<(AttemptId, SeatNumber, HostId)>,
+}
+
+/// Seats on hosts of one class that have one tariff, by their place among the grants: where a seat goes it costs what was agreed.
+struct Alike<'a> {
+    class: HostId,
+    /// None when the named host is gone.
+    tariff: Option<&'a Tariff>,
+    seats: Vec<usize>,
 }
 
 /// A class, as the seating knows it.
@@ -183,18 +196,32 @@ impl<B: Books> Ledger<B> {
         self.write_moved(Some(booking));
     }
 
-    /// Writes what has moved since it was written, and after it, in one, a booking that may need the room.
+    /// Writes what has moved since it was written, and after it, in one, a booking that may need the room. Without one nothing rests on
+    /// what is written, so it may be many records of [`MOVES_MAX`] bookings: after a restart or a change of hosts more may have moved.
     pub(super) fn write_moved(&mut self, last: Option<&Booking>) {
         let moved = std::mem::take(&mut self.floating.unwritten);
         let moved = moved.iter().filter(|attempt| last.is_none_or(|last| **attempt != last.attempt));
         let moved = moved.filter_map(|attempt| self.bookings.get(attempt));
         let mut records: Vec<BookingRecord> = moved.chain(last).map(Booking::to_booking_record).collect();
-        let record = match records.len() {
-            0 => return,
-            1 => Record::Put(records.remove(0)),
-            _ => Record::PutAll(records),
-        };
-        self.outputs.push_back(Output::Persist(record));
+        let most = if last.is_some() { records.len() } else { MOVES_MAX };
+        while !records.is_empty() {
+            let rest = records.split_off(most.min(records.len()));
+            let record = match <[BookingRecord; 1]>::try_from(records) {
+                Ok([one]) => Record::Put(one),
+                Err(all) => Record::PutAll(all),
+            };
+            self.outputs.push_back(Output::Persist(record));
+            records = rest;
+        }
+    }
+
+    /// Whether an arrangement moves few enough; what has moved before is written when both together would be too many.
+    pub(super) fn may_move(&mut self, arrangement: &Arrangement) -> bool {
+        let may = arrangement.moves.len() <= MOVES_MAX;
+        if may && arrangement.moves.len() + self.floating.unwritten.len() > MOVES_MAX {
+            self.write_moved(None);
+        }
+        may
     }
 
     /// The class of a host whose seats are bound late, for a seat of these grants.
@@ -266,35 +293,44 @@ impl<B: Books> Ledger<B> {
     /// Hosts for what is wanted, where others of their class go elsewhere; none when none were found.
     pub(super) fn arranged(&self, wanted: &Wanted<'_>) -> Option<Arrangement> {
         let mut arrangement = Arrangement { given: wanted.grants.to_vec(), moves: Vec::new() };
-        let mut of_class: BTreeMap<HostId, Vec<usize>> = BTreeMap::new();
+        let mut alike: Vec<Alike<'_>> = Vec::new();
         let mut others = Vec::new();
         for (at, grant) in wanted.grants.iter().enumerate() {
-            match self.class_of(grant) {
-                Some(class) => of_class.entry(class).or_default().push(at),
-                None => others.push(grant.clone()),
+            let Some(class) = self.class_of(grant) else {
+                others.push(grant.clone());
+                continue;
+            };
+            let tariff = self.hosts.get(grant.host()).map(|books| &*books.host().tariff);
+            // No host is of two groups, since each is arranged by itself.
+            let goes_with = |one: &&mut Alike<'_>| {
+                one.class == class && (one.tariff == tariff || one.tariff.is_none() || tariff.is_none())
+            };
+            match alike.iter_mut().find(goes_with) {
+                Some(one) => {
+                    one.tariff = one.tariff.or(tariff);
+                    one.seats.push(at);
+                }
+                None => alike.push(Alike { class, tariff, seats: vec![at] }),
             }
         }
-        if of_class.is_empty() {
+        if alike.is_empty() {
             return None;
         }
         self.check_room(&others).ok()?;
-        for (class, seats) in of_class {
-            self.arrange_class(&class, &seats, wanted, &mut arrangement)?;
+        for one in alike {
+            self.arrange_alike(&one, wanted, &mut arrangement)?;
         }
         Some(arrangement)
     }
 
-    fn arrange_class(
+    fn arrange_alike(
         &self,
-        class: &HostId,
-        seats: &[usize],
+        Alike { class, tariff, seats }: &Alike<'_>,
         wanted: &Wanted<'_>,
         arrangement: &mut Arrangement,
     ) -> Option<()> {
-        let tariff =
-            seats.iter().find_map(|at| self.hosts.get(wanted.grants[*at].host())).map(|books| &books.host().tariff);
         let is_in =
-            |books: &&B| books.class() == Some(class) && tariff.is_none_or(|tariff| books.host().tariff == *tariff);
+            |books: &&B| books.class() == Some(class) && tariff.is_none_or(|tariff| *books.host().tariff == *tariff);
         let Group { mut seating, seats: floating } = self.group_of(self.hosts.values().filter(is_in));
         if let Some(request) = wanted.request {
             self.note_fixed(request, &mut seating);

@@ -201,6 +201,36 @@ fn hosts_that_go_cost_nothing_while_others_are_left_and_then_the_fewest() {
     assert_eq!(place(&again, "x"), bound(9));
 }
 
+#[test]
+fn what_moves_is_written_in_records_of_bounded_size() {
+    let (hosts, seats) = (2 * MOVES_MAX + 2, MOVES_MAX + 1);
+    let (mut ledger, _) = open(books(0..hosts), 7, Vec::new(), at(0));
+    let mut disk = Disk::new();
+    for number in 0..seats {
+        book(&mut ledger, &mut disk, at(0), hold(&format!("r{number}"), number, (1_100, 100), 4_000));
+    }
+    let named: Vec<usize> = (0..seats).collect();
+    let many = SiteRequest::Hold(hold_on("many", &named, (1_100, 100), 4_000, false));
+    let refused = reason(told(&mut ledger, &mut disk, at(0), many));
+    assert!(matches!(refused, RefusalReason::NotEnough { .. }), "{refused}");
+    let fewer = SiteRequest::Hold(hold_on("fewer", &named[1..], (1_100, 100), 4_000, false));
+    assert!(matches!(told(&mut ledger, &mut disk, at(0), fewer), SiteAnswer::Held { .. }));
+    // What has moved for the hold is not on disk; with one more it would be too many.
+    let one = SiteRequest::Hold(hold_on("one", &[0], (1_100, 100), 4_000, false));
+    let (answer, records) = ask(&mut ledger, at(0), "entry", one);
+    assert!(matches!(answer, SiteAnswer::Held { .. }));
+    let sizes = |records: &[Record]| records.iter().map(|record| record.put().len()).collect::<Vec<_>>();
+    assert_eq!(sizes(&records), [MOVES_MAX]);
+    ledger.sanity_check().unwrap();
+
+    while ledger.poll_output().is_some() {}
+    assert_eq!(ledger.replace_hosts(at(0), books(1_000..1_000 + seats)), Vec::new());
+    let outputs = std::iter::from_fn(|| ledger.poll_output());
+    let records: Vec<Record> =
+        outputs.filter_map(|output| if let Output::Persist(record) = output { Some(record) } else { None }).collect();
+    assert_eq!(sizes(&records), [MOVES_MAX, 1]);
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Book { hosts: Vec<usize>, start: i64, length: u64, amount: u64, floats: bool },

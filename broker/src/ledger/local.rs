@@ -48,6 +48,9 @@ impl<B: Books> Ledger<B> {
     /// Enters own work; entering the same again changes nothing. What has begun already counts from now on.
     pub(super) fn on_local(&mut self, now: Now, work: LocalWork) -> SiteAnswer {
         let attempt = self.own_attempt(&work.id);
+        if self.has_job(&attempt) {
+            return self.refusal(RefusalReason::Malformed("there is an own job of this name".to_owned()));
+        }
         if self.bookings.contains_key(&attempt) {
             return self.confirmed(Places::new(), None);
         }

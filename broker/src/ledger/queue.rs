@@ -164,6 +164,11 @@ impl<B: Books> Ledger<B> {
         self.queue.jobs.iter().map(move |(attempt, job)| OwnJob { job, stage: stage(attempt) })
     }
 
+    /// Whether a job of the queue is, or will be, booked under this name.
+    pub(super) fn has_job(&self, attempt: &AttemptId) -> bool {
+        self.queue.jobs.contains_key(attempt)
+    }
+
     /// Carries an order of the owner out.
     pub(super) fn on_queue(&mut self, now: Now, token: ReplyToken, order: QueueOrder) {
         let result = match order {
@@ -180,9 +185,13 @@ impl<B: Books> Ledger<B> {
         if self.queue.jobs.len() + jobs.len() > QUEUE_JOBS_MAX {
             return Err(QueueError::Full);
         }
+        let mut names = BTreeSet::new();
         for job in &mut jobs {
             job.arrival = now.utc;
             self.check_job(now.utc, job)?;
+            if !names.insert(job.attempt.clone()) {
+                return Err(QueueError::Known(job.attempt.request.clone()));
+            }
         }
         let plan = self.plan_with(now.utc, &jobs)?;
         self.queue.plan = plan;

@@ -163,6 +163,9 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert!(ledger.own_jobs().next().is_none(), "all or none");
     add(&mut ledger, at(0), job("a", 100, 1, 1)).unwrap();
     assert!(matches!(add(&mut ledger, at(0), job("a", 100, 1, 1)), Err(QueueError::Known(_))));
+    let twice = QueueOrder::Add(vec![job("b", 1, 1, 1), job("b", 2, 1, 1)]);
+    assert_eq!(order(&mut ledger, at(0), twice), Err(QueueError::Known(RequestId::new("b").unwrap())));
+    assert_eq!(ledger.own_jobs().count(), 1, "all or none");
     let many = (0..QUEUE_JOBS_MAX).map(|number| job(&format!("j{number}"), 1, 1, 1)).collect();
     assert_eq!(order(&mut ledger, at(0), QueueOrder::Add(many)), Err(QueueError::Full));
 }
@@ -201,6 +204,26 @@ fn a_promise_stands_and_a_hold_that_costs_the_queue_too_much_names_the_rule() {
     assert_eq!(starts(&ledger), [1_200, 1_000, 1_000, 1_100], "nothing has moved");
     let (answer, _) = ask(&mut ledger, at(0), "entry", hold(attempt("s", 1), 1_350, 4_000));
     assert!(matches!(answer, SiteAnswer::Held { .. }), "what costs nothing is given: {answer:?}");
+}
+
+#[test]
+fn own_work_never_takes_the_name_of_a_job() {
+    let mut ledger = ledger();
+    add(&mut ledger, at(0), job("a", 100, 2, 4_000)).unwrap();
+    add(&mut ledger, at(0), job("b", 100, 2, 4_000)).unwrap();
+    for name in ["a", "b"] {
+        let work = crate::ledger::LocalWork {
+            id: RequestId::new(name).unwrap(),
+            host: host("h1").id,
+            window: Window::starting(Time(2_000), Span(10)),
+            amounts: cpu(1),
+        };
+        ledger.handle(at(0), Event::Local { token: ReplyToken(1), work });
+        let outputs: Vec<Output> = std::iter::from_fn(|| ledger.poll_output()).collect();
+        let [Output::Reply { answer, .. }] = &outputs[..] else { panic!("{outputs:?}") };
+        assert_eq!(reason(answer.clone()), RefusalReason::Malformed("there is an own job of this name".to_owned()));
+    }
+    assert_eq!(starts(&ledger), [1_000, 1_100]);
 }
 
 #[test]

@@ -111,7 +111,8 @@ impl Seating {
         }
         waiting.sort_by_key(|one| (Reverse(weight(&self.floaters[*one].amounts)), self.floaters[*one].window.start));
         let mut steps = STEPS_MAX;
-        waiting.iter().all(|one| self.settle(*one) || self.eject(*one, &mut steps)) || self.place_anew()
+        let is_small = self.floaters.len() * self.spots.len() <= PAIRS_MAX;
+        waiting.iter().all(|one| self.settle(*one) || is_small && self.eject(*one, &mut steps)) || self.place_anew()
     }
 
     /// Whether all hosts together have too little free at some second for those that wait, so that no assignment holds them.
@@ -155,7 +156,9 @@ impl Seating {
         let (window, amounts) = (self.floaters[one].window, self.floaters[one].amounts.clone());
         let mut order: Vec<(usize, usize)> = Vec::with_capacity(self.spots.len());
         for at in (0..self.spots.len()).filter(|at| self.is_apart(one, *at)) {
-            order.push((self.in_way(at, window).len(), at));
+            // Where nothing is in the way there is no room for another reason.
+            let in_way = self.in_way(at, window).len();
+            order.extend((in_way > 0).then_some((in_way, at)));
         }
         order.sort_unstable();
         for (_, at) in order {
@@ -166,9 +169,9 @@ impl Seating {
                 self.lift(next);
                 lifted.push(next);
             }
+            *steps = steps.saturating_sub(lifted.len().max(1));
             if self.has_room(at, window, &amounts) {
                 self.put(one, at);
-                *steps = steps.saturating_sub(lifted.len());
                 if lifted.iter().all(|other| self.settle(*other)) {
                     return true;
                 }

@@ -32,7 +32,7 @@ use crate::{
 
 /// Events that may wait for the ledger. A further sender waits (own requests) or gets "busy" (peers).
 const QUEUE: usize = 1024;
-/// Most events handled between two writes.
+/// Most events handled between two writes, and most bookings of one write where no single record has more: a write is of bounded size.
 const GROUP: usize = 128;
 /// How long a participant's inquiry waits for an answer; it is repeated by the ledger's own timer.
 const INQUIRY_TIMEOUT: Millis = Millis(5_000);
@@ -429,7 +429,8 @@ impl SiteTask {
 
     /// Lets the ledger's outputs happen, writes first.
     async fn perform(&mut self) -> Result<(), StoreError> {
-        let mut changes = Vec::new();
+        let mut portions: Vec<Vec<Change>> = Vec::new();
+        let mut weight = GROUP;
         let mut others = Vec::new();
         let (mut news, now) = (Vec::new(), self.clock.now().utc);
         loop {
@@ -439,13 +440,23 @@ impl SiteTask {
                 Output::Persist(record) => {
                     news.extend(self.promises.note(&record, now));
                     self.ledger.note_charge(&record);
-                    changes.push(Change::Ledger(record));
+                    let more = record.put().len().max(1);
+                    weight += more;
+                    match portions.last_mut().filter(|_| weight <= GROUP) {
+                        Some(portion) => portion.push(Change::Ledger(record)),
+                        None => {
+                            portions.push(vec![Change::Ledger(record)]);
+                            weight = more;
+                        }
+                    }
                 }
                 other => others.push(other),
             }
         }
-        let has_changes = !changes.is_empty();
-        self.store.commit(changes).await?;
+        let has_changes = !portions.is_empty();
+        for portion in portions {
+            self.store.commit(portion).await?;
+        }
         if has_changes {
             self.ledger.changed.notify_one();
         }
