@@ -6,7 +6,8 @@ use broker::trust::OwnerPolicy;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::options::one_of;
+/// What all holds together may cost the jobs that wait, in percent: one of these.
+const LOSS_PERCENT: [u32; 4] = [0, 0, 10, 50];
 
 /// The own queues of a seed.
 #[derive(Debug, Clone)]
@@ -20,7 +21,7 @@ impl Queues {
     /// Draws those of a seed: half of the seeds have some.
     pub fn draw(seed: u64) -> Option<Queues> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let loss_percent = one_of(&mut random, &[0, 0, 10, 50]);
+        let loss_percent = LOSS_PERCENT[random.random_range(0..LOSS_PERCENT.len())];
         random.random_bool(0.5).then_some(Queues { seed, loss_percent })
     }
 

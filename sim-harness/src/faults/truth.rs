@@ -15,8 +15,17 @@ use broker::{
     time::Now,
 };
 
-use super::{checks::Shown, lapses::Lapses, names, node::Node};
+use super::{lapses::Lapses, names, node::Node};
 use crate::engine::SiteLedger;
+
+/// What one site showed of its own jobs that wait, and of its bookings, when its ledger last changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// Jobs that wait, with whether each is planned to end after its deadline.
+    pub waits: BTreeMap<AttemptId, bool>,
+    /// Bookings.
+    pub booked: BTreeMap<AttemptId, Vec<Grant>>,
+}
 
 /// What was really so in a run.
 #[derive(Debug, Default)]

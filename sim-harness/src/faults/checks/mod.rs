@@ -28,7 +28,7 @@ pub use self::{
     links::over_links,
     lost::{check_dropped, check_news},
     money::check_dues,
-    own_jobs::{Shown, check_start},
+    own_jobs::check_start,
     repeat::{booked, check_repeat},
     settled::{check_books, unsettled},
     together::check_together,

@@ -3,7 +3,7 @@
 //!
 //! Invariant: goes by what owners have ordered, by disks, and by sums of its own; what the ledger has reckoned is not asked for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use broker::{
     ids::SeatNumber,
@@ -13,16 +13,10 @@ use broker::{
     time::Window,
 };
 
-use super::{super::grid::Grid, capacity};
-
-/// What one site showed of its own jobs that wait, and of its bookings, when its ledger last changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Shown {
-    /// Jobs that wait, with whether each is planned to end after its deadline.
-    waits: BTreeMap<AttemptId, bool>,
-    /// Bookings.
-    booked: BTreeMap<AttemptId, Vec<Grant>>,
-}
+use super::{
+    super::{grid::Grid, truth::Shown},
+    capacity,
+};
 
 /// A site has started: it has every job that was acknowledged and that has not ended on its disk.
 pub fn check_start(grid: &mut Grid, node: usize) {
