@@ -335,10 +335,12 @@ impl<B: Books> Ledger<B> {
         Ok(())
     }
 
-    /// Takes in what is on disk.
+    /// Takes in what is on disk. What begins at once does so with the next call: nobody knows the ledger's first version yet, and what
+    /// begins is published as a change of it.
     pub(super) fn take_in_queue(&mut self, now: Now, jobs: Vec<QueuedJob>) {
         self.queue.jobs = jobs.into_iter().map(|job| (job.attempt.clone(), job)).collect();
-        self.replan_queue(now);
+        self.queue.plan = self.plan_from_nothing(now.utc, &[]).unwrap_or_default();
+        self.queue.wakes_at = self.queue.plan.as_ref().map(|_| now.monotonic);
     }
 
     /// Plans what waits from nothing. A job that no hosts could hold any more waits without a place, until the owner removes it or
