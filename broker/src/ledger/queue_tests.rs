@@ -470,6 +470,8 @@ impl Run {
             Step::Restart => {
                 self.ledger = open(self.disk.kept(), now, self.loss_percent);
                 self.held.retain(|attempt| self.ledger.bookings().any(|booking| booking.attempt == *attempt));
+                // What begins at once does so with the first call.
+                self.ledger.handle_timeout(now);
             }
             Step::Shrink(is_whole) => {
                 let mut hosts = vec![(host("h1"), Schedule::default())];
