@@ -26,7 +26,7 @@ use crate::run::spool::Kept;
 
 /// Most users who are attached at a time.
 const CONNECTIONS_MAX: usize = 8;
-/// Most connections besides, which have not said whose they are or are the node's.
+/// Most other connections: those of the node, and those that have not named their kind.
 const UNATTACHED_MAX: usize = 16;
 /// A user hears something at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(5);
