@@ -9,10 +9,12 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{Candidate, Job, Limits, Phase, PhaseObserver, find, plan_on, plan_within, rejected};
 use crate::{
+    amount::Amount,
     cost::Cost,
     demand::{Demand, Length},
     plan::{Plan, PlanOutcome, Reason, Rejection},
     request::ObjectiveKind,
+    resources::{ResourceName, amount_of},
     scale::Factor,
     time::Time,
 };
@@ -69,7 +71,13 @@ pub(super) fn plan<O: PhaseObserver>(
     };
     let open = BinaryHeap::new();
     let mut search = Search { job, candidates: &serving, limits: coarse, seed, best: None, open, unproven: None };
-    if let Some(rejection) = search.look(all, i64::MIN, observer) {
+    let all = (all.0, search.largest(all));
+    if matches!(job.objective, ObjectiveKind::Runtime | ObjectiveKind::HostTime) {
+        search.try_largest(all.1, observer);
+    }
+    if let Some(rejection) = search.look(all, i64::MIN, observer)
+        && search.best.is_none()
+    {
         return PlanOutcome::Rejected(rejection);
     }
     search.run(observer);
@@ -93,6 +101,38 @@ impl Search<'_, '_> {
                 self.look(half, rank.0, observer);
             }
         }
+    }
+
+    /// Where the largest factor has a place at all, nothing is shorter.
+    fn try_largest(&mut self, factor: Factor, observer: &mut impl PhaseObserver) {
+        let demand = self.job.demand.at_factor(factor);
+        let job = Job { demand: &demand, ..*self.job };
+        if let PlanOutcome::Allocated(plan) = plan_within(&job, self.candidates, &self.limits, self.seed, observer) {
+            self.try_ends((factor, factor), &plan);
+        }
+    }
+
+    /// The largest factor of a range at which enough hosts are large enough, or its low end.
+    fn largest(&self, (low, high): Range) -> Factor {
+        let demand = self.job.demand;
+        let seats = demand.seats();
+        // Amounts are rounded up, so what is whole and at least the product is at least the amount.
+        let factor = |room: u128, amount: Amount| (room * 1000).checked_div(u128::from(amount.0)).unwrap_or(u128::MAX);
+        let capacity = |host: &Candidate<'_>, name: &ResourceName| u128::from(amount_of(&host.host.capacity, name).0);
+        let of_host = |host: &Candidate<'_>| {
+            let factors = demand.per_host().iter().map(|(name, amount)| factor(capacity(host, name), *amount));
+            factors.min().unwrap_or(u128::MAX)
+        };
+        let of_total = |(name, amount): (&ResourceName, &Amount)| {
+            let mut largest: Vec<u128> = self.candidates.iter().map(|host| capacity(host, name)).collect();
+            largest.sort_unstable_by(|a, b| b.cmp(a));
+            factor(largest.iter().take(seats).sum(), *amount)
+        };
+        let mut of_hosts: Vec<u128> = self.candidates.iter().map(of_host).collect();
+        of_hosts.sort_unstable_by(|a, b| b.cmp(a));
+        let of_hosts = of_hosts.get(seats.saturating_sub(1)).copied();
+        let largest = demand.total().iter().map(of_total).chain(of_hosts).min().unwrap_or(u128::MAX);
+        Factor::of_thousandths(u32::try_from(largest).unwrap_or(u32::MAX)).clamp(low, high)
     }
 
     /// Of a range what may be as good as the best so far, where lengths alone say that; none when nothing is.
