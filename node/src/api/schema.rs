@@ -177,7 +177,7 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
             let range = ArrayBuilder::new().schema_type(of(Type::Array)).description(about);
             range.items(factor).min_items(Some(2)).max_items(Some(2)).into()
         }
-        Kind::Compute => plain.into(),
+        Kind::Compute | Kind::One => plain.into(),
     }
 }
 

@@ -145,6 +145,7 @@ fn value_of(kind: Kind, words: &[String], now: &Zoned) -> Result<Value, String> 
         }
         Kind::Shapes => words.iter().map(|text| shape(text, now)).collect::<Result<_, _>>()?,
         Kind::Flag => true.into(),
+        Kind::One => 1.into(),
         one => typed(one, &words.join(" "), now)?,
     })
 }
@@ -237,7 +238,7 @@ mod tests {
         });
         assert_eq!(json, expected);
         let request = read(
-            "-N 2 --work 2h --speed-min 1.5 --deadline tomorrow 08:00 --objective finish --exclusive --sites-max 1 \
+            "-N 2 --work 2h --speed-min 1.5 --deadline tomorrow 08:00 --objective finish --exclusive --same-site \
              --move-on-loss --budget 12.50",
         );
         let expected = serde_json::json!({"hosts": 2, "work": 7200, "deadline": 1_795_330_800, "objective": "finish",

@@ -14,7 +14,7 @@ use super::grid_args::KeyArgs;
 use crate::{
     api::slots::Mode,
     text::{
-        request_keys::{COMPUTE, KEYS, Key, Kind},
+        request_keys::{COMPUTE, KEYS, Key, Kind, SAME_SITE},
         time::{parse_duration, parse_span},
     },
 };
@@ -30,7 +30,7 @@ pub struct RequestArgs {
 
 /// Whatever may have a flag.
 fn flags() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain([COMPUTE])
+    KEYS.iter().chain([COMPUTE, SAME_SITE])
 }
 
 /// The flag of a key.
@@ -58,6 +58,7 @@ fn flag_of(key: &'static Key) -> Option<Arg> {
         Kind::Compute => flag.value_name("PART"),
         Kind::Credits => flag.value_name("CREDITS"),
         Kind::Flag => flag.action(ArgAction::SetTrue),
+        Kind::One => flag.action(ArgAction::SetTrue).conflicts_with("sites-max"),
         Kind::Shapes => flag.value_name("SHAPE").action(ArgAction::Append),
         Kind::Scale => flag.value_name("LEAST..LARGEST"),
     })

@@ -124,7 +124,9 @@ impl<'de> DeserializeSeed<'de> for OfKind {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<Raw>, D::Error> {
         Ok(match self.0 {
             Kind::Label => Option::<RequestId>::deserialize(deserializer)?.map(|id| Raw::Done(id.as_str().into())),
-            Kind::Count(_) => Option::<u32>::deserialize(deserializer)?.map(|count| Raw::Done(count.into())),
+            Kind::Count(_) | Kind::One => {
+                Option::<u32>::deserialize(deserializer)?.map(|count| Raw::Done(count.into()))
+            }
             Kind::Span | Kind::Time => Option::deserialize(deserializer)?.map(Raw::One),
             Kind::Amounts => Option::deserialize(deserializer)?.map(Raw::Amounts),
             Kind::Attributes => {
@@ -247,7 +249,7 @@ pub fn parse(file: &Path, text: &str, syntax: Syntax, writer: Writer, now: &Zone
 /// What was expected.
 pub fn typed(kind: Kind, text: &str, now: &Zoned) -> Result<Value, String> {
     Ok(match kind {
-        Kind::Count(_) => text.parse::<u32>().map_err(|error| error.to_string())?.into(),
+        Kind::Count(_) | Kind::One => text.parse::<u32>().map_err(|error| error.to_string())?.into(),
         Kind::Span => parse_span(text).map(seconds_of).map_err(|error| error.to_string())?.into(),
         Kind::Time => parse_time(text, now).map_err(|error| error.to_string())?.0.into(),
         Kind::Speed => parse_speed(text)?.thousandths().into(),

@@ -34,6 +34,8 @@ pub enum Kind {
     Compute,
     /// Yes, when it is there.
     Flag,
+    /// One, when it is there.
+    One,
     /// Objects with keys of [`SHAPE_KEYS`].
     Shapes,
     /// The least and the largest factor, such as 0.5..2; for programs, two of thousandths.
@@ -162,6 +164,9 @@ pub const COMPUTE: &Key = &key(
     "With --traffic, which part of the work computes and is longer on slow hosts",
     ", such as 0.7 [default: 1]",
 );
+
+/// A flag of its own for the commonest value of the key.
+pub const SAME_SITE: &Key = &key("sites_max", Kind::One, "same-site", "Hosts of one site only, as --sites-max 1", "");
 
 /// The keys of a shape.
 pub const SHAPE_KEYS: [&str; 5] = ["hosts", "duration", "work", "per_host", "total"];
