@@ -41,7 +41,7 @@ fn judged(case: &Path, policy: &str) -> (BatchLine, i64) {
     let asked: Vec<Asked> =
         (1..).zip(requests.lines()).map(|(number, line)| planner.read_line(number, line).unwrap()).collect();
     let of = policy_named(policy).unwrap();
-    let answer = plan(&*of, &planner, &asked, &Options::default(), &|| Duration::ZERO).unwrap();
+    let answer = plan(&*of, &planner, &asked, &Options::default(), Watch::NOBODY).unwrap();
     let mut snapshot = planner.clone();
     for plan in answer.lines.iter().filter_map(|line| line.outcome.plan()) {
         assert!(snapshot.admits(plan), "{} {policy}", case.display());

@@ -18,8 +18,7 @@ mod room;
 mod run;
 #[cfg(test)]
 mod tests;
-
-use std::time::Duration;
+mod watch;
 
 pub use self::{
     alternatives::Alternative,
@@ -27,9 +26,10 @@ pub use self::{
     figures::{BatchLine, ObjectiveLine},
     objective::BatchObjective,
     order::Order,
-    policies::{ColocationForm, POLICIES, PolicyError, colocation, live_policy_named, policy_named},
+    policies::{ColocationForm, POLICIES, PolicyError, colocation, policy_named},
     policy::{BatchError, Given, Options, Policy},
     run::Run,
+    watch::{Progress, Watch},
 };
 use crate::{
     offline::{Asked, OfflinePlanner, PlanLine},
@@ -47,7 +47,7 @@ pub struct BatchAnswer {
     pub alternatives: Vec<Alternative>,
 }
 
-/// Plans a batch on the planner's snapshot, which stays as it is. Of a request with shapes only the first is planned; callers refuse them. `clock` tells the time since some fixed moment.
+/// Plans a batch on the planner's snapshot, which stays as it is. Of a request with shapes only the first is planned; callers refuse them.
 ///
 /// # Errors
 /// [`BatchError`] when there are no requests, too many, or some that the policy cannot treat.
@@ -56,7 +56,7 @@ pub fn plan(
     planner: &OfflinePlanner,
     requests: &[Asked],
     options: &Options,
-    clock: &dyn Fn() -> Duration,
+    watch: Watch<'_>,
 ) -> Result<BatchAnswer, BatchError> {
     if requests.is_empty() {
         return Err(BatchError::NoRequests);
@@ -64,14 +64,14 @@ pub fn plan(
     if requests.len() > choice::REQUESTS_MAX {
         return Err(BatchError::TooMany { count: requests.len() });
     }
-    let started = clock();
+    let started = (watch.clock)();
     let options = &Options { objective: policy.objective().unwrap_or(options.objective), ..*options };
-    let mut run = Run::new(planner, requests, options, clock);
+    let mut run = Run::new(planner, requests, options, watch);
     policy.check(&run)?;
     let plans = policy.plan(&mut run);
     let phases_us = run.phases_us.clone();
     let bound = if plans.iter().all(Option::is_some) { run.proven.or_else(|| run.bound(planner)) } else { None };
-    let us = clock().saturating_sub(started).as_micros() as u64;
+    let us = (watch.clock)().saturating_sub(started).as_micros() as u64;
     let batch = BatchLine::new(policy.name(), &plans, &run, bound, us);
     let Run { alternatives, reasons, .. } = run;
     let mut found = vec![0_u64; requests.len()];

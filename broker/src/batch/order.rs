@@ -30,7 +30,7 @@ pub enum Order {
     Spt,
     /// The longest at reference speed.
     Lpt,
-    /// The highest demand: the largest part of all that the grid has of any resource.
+    /// The highest demand of a seat: the largest part of what the grid has of any resource.
     Hdf,
     /// The earliest deadline.
     Edf,
@@ -63,8 +63,8 @@ pub(super) fn ordered(run: &mut Run<'_>) -> Vec<usize> {
         Order::Hdf => {
             let capacity = run.planner.capacity();
             let part = |name: &ResourceName, request: &Request| {
-                let needed = u128::from(request.demand().needed_in_sum(name).0);
-                (needed << 40) / u128::from(amount_of(&capacity, name).0.max(1))
+                let (demand, all) = (request.demand(), u128::from(amount_of(&capacity, name).0.max(1)));
+                (u128::from(demand.needed_in_sum(name).0) << 40) / (all * (demand.seats() as u128).max(1))
             };
             let demand = |request: &Request| request.demand().resources().iter().map(|name| part(name, request)).max();
             by_key(run, &mut all, |request| Reverse(demand(request)));

@@ -6,6 +6,7 @@ use super::{
     alternatives::Alternative,
     objective::{BatchObjective, since},
     policy::Options,
+    watch::{Progress, Watch},
 };
 use crate::{
     cost::Cost,
@@ -34,6 +35,8 @@ pub struct Run<'a> {
     pub(super) reasons: Vec<String>,
     /// What the policy proved: no plan of all requests has a smaller value.
     pub(super) proven: Option<i64>,
+    /// Who waits for the answer.
+    pub(super) watch: Watch<'a>,
     stopwatch: PhaseStopwatch<&'a dyn Fn() -> Duration>,
 }
 
@@ -42,7 +45,7 @@ impl<'a> Run<'a> {
         planner: &OfflinePlanner,
         requests: &'a [Asked],
         options: &'a Options,
-        clock: &'a dyn Fn() -> Duration,
+        watch: Watch<'a>,
     ) -> Run<'a> {
         let asked = requests.iter().filter_map(|asked| asked.request().map(earliest));
         Run {
@@ -55,7 +58,8 @@ impl<'a> Run<'a> {
             phases_us: vec![[0.0; 5]; requests.len()],
             reasons: vec![String::new(); requests.len()],
             proven: None,
-            stopwatch: PhaseStopwatch::new(clock),
+            watch,
+            stopwatch: PhaseStopwatch::new(watch.clock),
         }
     }
 
@@ -71,6 +75,11 @@ impl<'a> Run<'a> {
 
     /// The same for a job that is not quite what is asked.
     pub(super) fn plan_by(&mut self, request: usize, change: impl FnOnce(&mut Job<'_>)) -> Option<Plan> {
+        let placed = self.alternatives.iter().filter(|found| found.chosen).count();
+        if !(self.watch.goes_on)(Progress { placed, value: None }) {
+            self.reasons[request] = "the search was ended before its turn".to_owned();
+            return None;
+        }
         self.stopwatch.reset();
         let left = self.left.map(|left| Cost(left.min(Cost::MAX.0 - 1)));
         let change = |job: &mut Job<'_>| {

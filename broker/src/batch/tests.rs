@@ -27,7 +27,7 @@ fn asked(planner: &OfflinePlanner, lines: &[String]) -> Vec<Asked> {
 
 fn answer(planner: &OfflinePlanner, lines: &[String], policy: &str, options: Options) -> BatchAnswer {
     let policy = policy_named(policy).unwrap();
-    plan(&*policy, planner, &asked(planner, lines), &options, &|| Duration::ZERO).unwrap()
+    plan(&*policy, planner, &asked(planner, lines), &options, Watch::NOBODY).unwrap()
 }
 
 fn starts(answer: &BatchAnswer) -> Vec<Option<i64>> {
@@ -158,7 +158,7 @@ fn orders_say_whose_turn_it_is() {
     let asked = asked(&planner, &lines);
     let ordered_by = |order| {
         let options = Options { order, ..Options::default() };
-        order::ordered(&mut Run::new(&planner, &asked, &options, &|| Duration::ZERO))
+        order::ordered(&mut Run::new(&planner, &asked, &options, Watch::NOBODY))
     };
     for (order, expected) in [
         (Order::Fcfs, [1, 2, 3, 0]),
@@ -166,13 +166,25 @@ fn orders_say_whose_turn_it_is() {
         (Order::Bjf, [1, 3, 0, 2]),
         (Order::Spt, [1, 3, 0, 2]),
         (Order::Lpt, [2, 0, 1, 3]),
-        (Order::Hdf, [1, 3, 0, 2]),
+        // A seat of each needs as much.
+        (Order::Hdf, [0, 1, 2, 3]),
         (Order::Edf, [2, 1, 0, 3]),
         // b at 0; then c and a at 20, a beside c; d after both.
         (Order::Fpfs, [1, 2, 0, 3]),
     ] {
         assert_eq!(ordered_by(order), expected, "{order:?}");
     }
+}
+
+#[test]
+fn the_highest_demand_is_that_of_a_seat_however_many_there_are() {
+    let planner = cores(&[1_000, 1_000, 1_000]);
+    let of = |id: &str, hosts: u32, cpu: u32| {
+        format!(r#"{{"id":"{id}","hosts":{hosts},"work":60,"per_host":{{"cpu":{cpu}}}}}"#)
+    };
+    let asked = asked(&planner, &[of("wide", 3, 400), of("narrow", 1, 900), of("middle", 2, 500)]);
+    let options = Options { order: Order::Hdf, ..Options::default() };
+    assert_eq!(order::ordered(&mut Run::new(&planner, &asked, &options, Watch::NOBODY)), [1, 2, 0]);
 }
 
 #[test]
@@ -230,7 +242,7 @@ fn policies_are_refused_by_name() {
     assert_eq!(refused("mesd:fast"), "mesd: expected mesd or mesd:literal, got \"fast\"");
     let planner = cores(&[1_000]);
     let policy = policy_named("in-order").unwrap();
-    let none = plan(&*policy, &planner, &[], &Options::default(), &|| Duration::ZERO);
+    let none = plan(&*policy, &planner, &[], &Options::default(), Watch::NOBODY);
     assert_eq!(none.unwrap_err(), BatchError::NoRequests);
 }
 
@@ -309,7 +321,7 @@ fn what_policies_of_clusters_cannot_treat_is_refused_by_name() {
     ] {
         for name in CLUSTER_POLICIES {
             let policy = policy_named(name).unwrap();
-            let refused = plan(&*policy, &planner, &asked(&planner, lines), &options, &|| Duration::ZERO);
+            let refused = plan(&*policy, &planner, &asked(&planner, lines), &options, Watch::NOBODY);
             assert_eq!(refused.unwrap_err().to_string(), format!("{name}{expected}"));
         }
     }
@@ -375,7 +387,7 @@ fn no_link_is_given_twice() {
     // Each has one of its two hosts at either site, so its link carries all of it; a and b together are too much.
     let lines = [talk("a", r#""h0","h1""#, 60), talk("b", r#""h2","h3""#, 70), talk("c", r#""h4","h5""#, 30)];
     let mut committing = planner(true);
-    let mut stopwatch = crate::phases::PhaseStopwatch::new(|| Duration::ZERO);
+    let mut stopwatch = crate::phases::PhaseStopwatch::new(|| std::time::Duration::ZERO);
     let mut commit =
         |line: &String| committing.plan_line(1, line, &mut stopwatch).unwrap().outcome.plan().unwrap().start;
     assert_eq!(lines.each_ref().map(|line| commit(line).0), [0, 30, 10]);
@@ -409,7 +421,7 @@ fn moldable_requests_share_equal_hosts_and_one_that_is_too_large_waits() {
     let asked: Vec<Asked> = (1..).zip(&lines).map(|(line, text)| planner.read_line(line, text).unwrap()).collect();
     for policy in ["colocate:set", "colocate:partition", "colocate:best"] {
         let policy = policy_named(policy).unwrap();
-        let answer = plan(&*policy, &planner, &asked, &Options::default(), &|| Duration::ZERO).unwrap();
+        let answer = plan(&*policy, &planner, &asked, &Options::default(), Watch::NOBODY).unwrap();
         let scales: Vec<Option<u32>> =
             answer.lines.iter().map(|line| line.outcome.plan().map(|plan| plan.scale.thousandths())).collect();
         assert_eq!(scales, [Some(833), Some(833), None, Some(800)], "{}", policy.name());

@@ -10,7 +10,7 @@ use std::{
 
 use axum::{Json, extract::State, http::StatusCode};
 use broker::{
-    batch::{self, BatchAnswer, BatchLine, BatchObjective, Given, Options, Order, PolicyError, live_policy_named},
+    batch::{self, BatchAnswer, BatchLine, BatchObjective, Given, Options, Order, PolicyError, Watch, policy_named},
     demand::Demand,
     ids::{HostId, RequestId, SiteId},
     offline::{Asked, OfflinePlanner},
@@ -57,8 +57,11 @@ pub struct BatchQuestion {
     /// The requests; they take each other into account.
     #[schema(value_type = Vec<schema::Request>, min_items = 1, max_items = 1000)]
     pub requests: Vec<RequestDocument>,
-    /// `in-order`, `slices:K`, or `colocate:` with `set`, `partition` or `best`.
-    #[schema(default = "slices:1", pattern = "^(in-order|slices:[1-9][0-9]{0,17}|colocate:(set|partition|best))$")]
+    /// A policy by its name, such as `in-order`, `slices:K`, `oas` or `colocate:best`.
+    #[schema(
+        default = "slices:1",
+        pattern = "^(in-order|slices:[1-9][0-9]{0,17}|oas(:slots)?|mesd(:literal)?|pas|cbs|jpr|colocate:(set|partition|best))$"
+    )]
     #[serde(default = "one_slice")]
     pub policy: String,
     /// Whose turn is first.
@@ -103,7 +106,7 @@ impl How {
     /// # Errors
     /// The problem with its key.
     pub fn of(question: &BatchQuestion) -> Result<How, Problem> {
-        let policy = live_policy_named(&question.policy).map_err(wrong_policy)?;
+        let policy = policy_named(&question.policy).map_err(wrong_policy)?;
         let alternatives = |count| in_range("alternatives", count, 1..=ALTERNATIVES_MAX);
         let given = Given {
             order: Some(question.order),
@@ -167,9 +170,9 @@ pub async fn answer(state: &ApiState, how: How, asked: Vec<Asked>) -> Result<(Ba
     let planner = OfflinePlanner::new(snapshot, settings, rand::random(), false).asked_at(now);
     let plan = move || -> Result<BatchAnswer, Problem> {
         // Made here, since a policy stays on its thread.
-        let policy = live_policy_named(&policy).map_err(wrong_policy)?;
+        let policy = policy_named(&policy).map_err(wrong_policy)?;
         let started = Instant::now();
-        batch::plan(&*policy, &planner, &asked, &options, &|| started.elapsed())
+        batch::plan(&*policy, &planner, &asked, &options, Watch::timed(&|| started.elapsed()))
             .map_err(|error| Problem::wrong("requests", error))
     };
     Ok((turn.run(plan).await.ok_or_else(busy)??, sites))

@@ -37,8 +37,10 @@ pub struct RunsEvery {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunQuestion {
-    /// `in-order`, `slices:K`, or `colocate:` with `set`, `partition` or `best`; else that of the configuration.
-    #[schema(pattern = "^(in-order|slices:[1-9][0-9]{0,17}|colocate:(set|partition|best))$")]
+    /// A policy by its name, such as `in-order`, `slices:K`, `oas` or `colocate:best`; else that of the configuration.
+    #[schema(
+        pattern = "^(in-order|slices:[1-9][0-9]{0,17}|oas(:slots)?|mesd(:literal)?|pas|cbs|jpr|colocate:(set|partition|best))$"
+    )]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
     /// Whose turn is first.

@@ -44,7 +44,7 @@ pub struct LiveBatchArgs {
     /// The requests, 1 to 1,000, one JSON object a line as for kolo plan --requests; - is standard input
     #[arg(value_name = "REQUESTS.jsonl")]
     pub file: PathBuf,
-    /// in-order (one after the other), slices:K (in K parts, of each part the best choice of alternatives), or colocate:set, :partition or :best (moldable requests share equal hosts)
+    /// in-order (one after the other), slices:K (in K parts, of each part the best choice of alternatives), or one of those of kolo plan --batch
     #[arg(long, value_name = "POLICY", default_value = "slices:1")]
     pub policy: String,
     /// Whose turn is first: fcfs (by earliest), sjf, bjf (fewest, most hosts), fpfs (first that fits), spt, lpt (shortest, longest), hdf (highest demand), edf (by deadline)
@@ -89,7 +89,7 @@ pub struct BatchRunArgs {
     /// The node does so by itself, so long after each run, until it restarts (its configuration: [batch] every), or never; for its operator
     #[arg(long, value_name = "DURATION|never", value_parser = parse_every)]
     pub every: Option<Every>,
-    /// in-order, slices:K or colocate:FORM, as for kolo batch plan [default: as the node is configured]
+    /// As for kolo batch plan [default: as the node is configured]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// Whose turn is first, as for kolo batch plan

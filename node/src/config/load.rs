@@ -15,7 +15,7 @@ use std::{
 
 use broker::{
     amount::Amount,
-    batch::live_policy_named,
+    batch::policy_named,
     ids::{HostId, MAX_ID_BYTES},
     ledger::{HostLedger, LedgerLimits},
     negotiation::NegotiationSettings,
@@ -520,7 +520,7 @@ fn check_batches(settings: &BatchSettings, places: &Places) -> Result<(), Config
     if settings.every.is_some_and(|every| every < BATCH_EVERY_MIN) {
         return Err(places.wrong("batch.every", "expected at least 1s"));
     }
-    live_policy_named(&settings.policy).map(drop).map_err(|error| places.wrong("batch.policy", error))
+    policy_named(&settings.policy).map(drop).map_err(|error| places.wrong("batch.policy", error))
 }
 
 fn check_program(places: &Places, key: &str, Program(words): &Program) -> Result<(), ConfigError> {

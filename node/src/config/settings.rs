@@ -231,7 +231,7 @@ settings! {
     pub struct BatchSettings {
         /// How often those that wait are planned together.
         every: Option<Duration> = None, "DURATION", unset "only when kolo batch run asks for it", example "\"10min\"";
-        /// How they are planned: in-order, slices:K or colocate:FORM.
+        /// How they are planned: in-order, slices:K, or another policy of kolo plan --batch.
         policy: String = "slices:1".to_owned(), "POLICY";
     }
 }

@@ -4,12 +4,12 @@
 //! work. Invariant: its plans saturate no link, so that a job lasts as long as its slowest host makes it; the job that waits longest begins as
 //! was first planned for it, or a little later, and where that cannot be nobody overtakes it.
 
-use std::{collections::VecDeque, time::Duration};
+use std::collections::VecDeque;
 
 use anyhow::Context;
 use broker::{
     amount::Amount,
-    batch::{self, Options, policy_named},
+    batch::{self, Options, Watch, policy_named},
     offline::{Asked, OfflinePlanner},
     phases::Settings,
     request::Effort,
@@ -115,7 +115,7 @@ impl Grid {
             planner.read_line(at + 1, &request(at, &state.jobs[*job], latest)).context("a job as a request")
         };
         let asked: Vec<Asked> = batch.iter().enumerate().map(line).collect::<anyhow::Result<_>>()?;
-        let answer = batch::plan(&*policy_named("oas")?, &planner, &asked, &Options::default(), &|| Duration::ZERO)?;
+        let answer = batch::plan(&*policy_named("oas")?, &planner, &asked, &Options::default(), Watch::NOBODY)?;
         let planned = |line: &broker::offline::PlanLine| {
             let plan = line.outcome.plan()?;
             let mut counts = vec![0; state.clusters.len()];

@@ -3,13 +3,10 @@
 //!
 //! Invariant: planning draws nothing.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
-    batch::{self, Options as BatchOptions, policy_named},
+    batch::{self, Options as BatchOptions, Watch, policy_named},
     negotiation::HandedPlan,
     offline::{Asked, OfflinePlanner, PlanLine},
     plan::PlanOutcome,
@@ -91,7 +88,7 @@ pub fn place(drawn: &Drawn, grid: &Grid, node: usize, requests: Vec<(u64, Reques
     };
     let asked: Vec<Asked> = requests.iter().map(asked).collect();
     let Ok(policy) = policy_named(drawn.policy) else { return Vec::new() };
-    let Ok(answer) = batch::plan(&*policy, &planner, &asked, &options, &|| Duration::ZERO) else {
+    let Ok(answer) = batch::plan(&*policy, &planner, &asked, &options, Watch::NOBODY) else {
         return Vec::new();
     };
     let forgets = grid.canary == Some(Canary::BatchBudgetForgotten);

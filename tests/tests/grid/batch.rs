@@ -1,8 +1,15 @@
 //! Batches over real nodes: planned together, reserved as planned, and what a conflict does.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
 
-use end_to_end::{Node, hosts, wait_until, write};
+use end_to_end::{Node, binary, hosts, wait_until, write};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -15,6 +22,44 @@ fn batch(directory: &Path, requests: &[Value]) -> String {
     let lines: String = requests.iter().map(|request| format!("{request}\n")).collect();
     let file = write(directory, "batch.jsonl", &lines);
     file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn ctrl_c_gives_the_best_that_a_search_has_found_so_far() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = |at: usize| json!({"id": format!("s{at}"), "uplink": {"mbps": 300}});
+    let host = |at: usize| json!({"id": format!("h{at}"), "site": format!("s{}", at / 8), "resources": {"cpu": 1000}});
+    let grid = json!({"format": "kolo-grid/2", "sites": (0..3).map(site).collect::<Vec<_>>(),
+        "hosts": (0..24).map(host).collect::<Vec<_>>()});
+    let grid = write(directory.path(), "grid.json", &grid.to_string());
+    // No bound is reached by these, so the search goes on for minutes.
+    let one = |at: usize| {
+        let traffic = json!({"mbps": 20 + at % 7 * 10, "compute": 600});
+        json!({"id": format!("r{at}"), "hosts": 3 + at % 9, "work": 500 + at * 37 % 400, "per_host": {"cpu": 1000}, "traffic": traffic})
+    };
+    let requests = batch(directory.path(), &(0..80).map(one).collect::<Vec<_>>());
+    let mut search = Command::new(binary("kolo"));
+    search.args(["plan", "--grid", grid.to_str().unwrap(), "--requests", &requests]);
+    search.args(["--batch", "oas", "--effort", "thorough"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let search = search.spawn().unwrap();
+    let listens = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", search.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (Signal::SIGINT as u32 - 1)) != 0
+    };
+    wait_until("the search to listen", listens, |listens| *listens);
+    kill(Pid::from_raw(search.id().cast_signed()), Signal::SIGINT).unwrap();
+    let ended = search.wait_with_output().unwrap();
+    let err = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success() && err.contains("the search was ended"), "{:?} {err}", ended.status);
+    let out = String::from_utf8(ended.stdout).unwrap();
+    let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    let (placed, objective) = (&last["batch"]["placed"], &last["batch"]["objective"]);
+    assert_eq!((out.lines().count(), placed), (81, &80.into()), "{last}");
+    assert!(
+        objective["bound"].as_i64() > Some(0) && objective["bound"].as_i64() <= objective["value"].as_i64(),
+        "{last}"
+    );
 }
 
 /// Hosts of a plan or a reservation, with their sites.

@@ -1,6 +1,7 @@
 //! Requests with traffic over real nodes: no uplink carries more than it can, and a no names the one that is short.
 
-use end_to_end::{Node, hosts, kolo_sim};
+use end_to_end::{Node, hosts, kolo_sim, write};
+use serde_json::json;
 
 #[test]
 fn what_an_uplink_does_not_carry_is_refused_by_its_name_until_it_is_free_again() {
@@ -42,6 +43,35 @@ fn what_an_uplink_does_not_carry_is_refused_by_its_name_until_it_is_free_again()
     });
     assert!(fast.is_object());
     assert_eq!(second.kolo(&asked("100Mbit/s")).code, Some(0));
+}
+
+#[test]
+fn a_batch_with_traffic_is_reserved_as_its_policy_planned() {
+    let uplink = ["--uplink", "100Mbit/s"];
+    let first = Node::start("alpha", &hosts("a", 2), &uplink);
+    let second = Node::joining("beta", &hosts("b", 2), &first, &uplink);
+    [&first, &second].iter().for_each(|node| node.wait_until_it_knows(4));
+    // Two at a time, each at one site: both over the links would be more than these carry.
+    let one = |id| {
+        let traffic = json!({"mbps":80,"compute":500});
+        let latest = 4_102_444_800_i64;
+        json!({"id":id,"hosts":2,"work":600,"per_host":{"cpu":1000},"latest":latest,"traffic":traffic})
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let lines: String = ["r1", "r2", "r3"].iter().map(|id| format!("{}\n", one(id))).collect();
+    let file = write(directory.path(), "talking.jsonl", &lines);
+    let file = file.to_str().unwrap();
+    for policy in ["mesd", "oas", "pas"] {
+        let planned = first.kolo_json(&["batch", "plan", file, "--policy", policy], 0);
+        let batch = &planned["batch"];
+        assert_eq!((&batch["policy"], &batch["placed"]), (&policy.into(), &3.into()), "{planned}");
+    }
+    let done = second.kolo_json(&["batch", "submit", file, "--policy", "mesd"], 0);
+    let rows = done["requests"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["outcome"] == "reserved" && row["is_as_planned"] == true), "{done}");
+    let mut starts: Vec<i64> = rows.iter().map(|row| row["start"].as_i64().unwrap()).collect();
+    starts.sort_unstable();
+    assert!(starts[0] == starts[1] && starts[2] == starts[0] + 600, "{done}");
 }
 
 #[test]

@@ -5,12 +5,16 @@
 //! was searched already. Invariant: [`Proof::is_complete`] only if no placement of all gangs was left out that ends earlier.
 
 use super::{
+    super::watch::{Patience, Progress, Watch},
     bounds::{Bounds, GANGS_MAX, Row},
     memo::{Memo, Profile},
     modes::Modes,
     problem::{Placement, Problem, Units},
     room::{Room, fits},
 };
+
+/// Work between two questions whether to go on, some milliseconds.
+const ASK_EVERY: u64 = 1_000_000;
 
 #[derive(Debug, Clone, Copy)]
 struct Running {
@@ -35,6 +39,7 @@ pub(super) struct Exact<'a> {
     work: u64,
     work_max: u64,
     is_cut: bool,
+    patience: Patience<'a>,
 }
 
 /// What came of the search.
@@ -47,11 +52,19 @@ pub(super) struct Proof {
 
 impl<'a> Exact<'a> {
     /// A search for an end before `known`.
-    pub fn new(problem: &'a Problem, modes: &'a [Modes], room: &'a Room, bounds: Bounds, known: i64) -> Exact<'a> {
+    pub fn new(
+        problem: &'a Problem,
+        modes: &'a [Modes],
+        room: &'a Room,
+        bounds: Bounds,
+        known: i64,
+        watch: Watch<'a>,
+    ) -> Exact<'a> {
         let memo = Memo::new(modes.len(), room.width());
         let (started, best) = (Vec::new(), None);
-        let is_cut = modes.iter().any(|modes| modes.is_cut);
-        Exact { problem, modes, room, bounds, memo, started, best_end: known, best, work: 0, work_max: 0, is_cut }
+        let (is_cut, patience) = (modes.iter().any(|modes| modes.is_cut), Patience::new(watch, ASK_EVERY));
+        let (work, work_max) = (0, 0);
+        Exact { problem, modes, room, bounds, memo, started, best_end: known, best, work, work_max, is_cut, patience }
     }
 
     /// Searches with at most so much work.
@@ -112,7 +125,9 @@ impl<'a> Exact<'a> {
     }
 
     fn is_spent(&mut self) -> bool {
-        let is_spent = self.work + self.memo.work > self.work_max;
+        let work = self.work + self.memo.work;
+        let progress = || Progress { placed: self.modes.len(), value: Some(self.best_end) };
+        let is_spent = work > self.work_max || self.patience.is_over(work, progress);
         self.is_cut |= is_spent;
         is_spent
     }

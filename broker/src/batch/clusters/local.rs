@@ -12,6 +12,7 @@ use rand::{Rng, RngExt};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
+    super::watch::{Patience, Progress, Watch},
     modes::Modes,
     problem::{Gang, Placement, Problem, Units},
     room::{Room, fits},
@@ -73,6 +74,9 @@ const ENDS_PART: i64 = 10;
 /// How much worse an order may be at first, as a part of the latest end.
 const HEAT_PART: i64 = 256;
 
+/// Looked-at levels between two questions whether to go on, some milliseconds of work.
+const ASK_EVERY: u64 = 200_000;
+
 /// Places gangs in an order.
 pub(super) struct Placer<'a> {
     problem: &'a Problem,
@@ -83,13 +87,15 @@ pub(super) struct Placer<'a> {
     least: Vec<Units>,
     /// Levels looked at so far, and modes tried, of which several count as a level.
     pub work: u64,
+    patience: Patience<'a>,
 }
 
 impl<'a> Placer<'a> {
     /// For this problem and the modes of its gangs.
-    pub fn new(problem: &'a Problem, modes: &'a [Modes], empty: &'a Room) -> Placer<'a> {
+    pub fn new(problem: &'a Problem, modes: &'a [Modes], empty: &'a Room, watch: Watch<'a>) -> Placer<'a> {
         let lengths = modes.iter().map(by_length).collect();
-        Placer { problem, modes, lengths, empty, least: vec![0; empty.width()], work: 0 }
+        let patience = Patience::new(watch, ASK_EVERY);
+        Placer { problem, modes, lengths, empty, least: vec![0; empty.width()], work: 0, patience }
     }
 
     /// Where a gang ends first; ties: the earlier start, then the order of the modes.
@@ -151,6 +157,11 @@ impl<'a> Placer<'a> {
         Worth::of(placed, self.modes)
     }
 
+    fn is_over(&mut self, worth: Worth) -> bool {
+        let placed = self.modes.len() - worth.postponed;
+        self.patience.is_over(self.work, || Progress { placed, value: Some(worth.makespan) })
+    }
+
     /// The best placement found from one begin with so much work; stops at `target`.
     fn anneal(&mut self, work_max: u64, target: i64, seed: u64) -> (Placed, Worth) {
         let count = self.modes.len();
@@ -168,7 +179,7 @@ impl<'a> Placer<'a> {
         let mut next_placed = placed.clone();
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (begin, warm) = (self.work, worth.makespan * PARTS / HEAT_PART);
-        while count > 1 && self.work - begin < work_max && !best.1.reaches(target) {
+        while count > 1 && self.work - begin < work_max && !best.1.reaches(target) && !self.is_over(best.1) {
             // Gangs that fit nowhere cost no looks.
             self.work += 1;
             let heat = cooled(warm, self.work - begin, work_max);
@@ -236,7 +247,7 @@ fn cooled(warm: i64, done: u64, all: u64) -> i64 {
 pub(super) fn search(placer: &mut Placer<'_>, (begins, work_max): (u64, u64), target: i64) -> (Placed, Worth) {
     let mut best = placer.anneal(work_max / begins.max(1), target, 0);
     for seed in 1..begins {
-        if best.1.reaches(target) {
+        if best.1.reaches(target) || placer.is_over(best.1) {
             break;
         }
         let found = placer.anneal(work_max / begins, target, seed);

@@ -10,6 +10,9 @@ use super::{
     room::{Room, fits},
 };
 
+/// Most numbers that a call looks at, some seconds of work; what is left then is not placed.
+const WORK_MAX: u64 = 4_000_000_000;
+
 /// How hosts are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::batch) enum Choice {
@@ -26,8 +29,8 @@ pub(in crate::batch) fn mesd(problem: &Problem, modes: &[Modes], empty: &Room, c
     let mut waiting: Vec<usize> = (0..modes.len()).filter(|gang| !modes[*gang].all.is_empty()).collect();
     waiting.sort_by_key(|gang| problem.gangs[*gang].earliest);
     let mut called: Vec<usize> = Vec::new();
-    let mut now = 0;
-    loop {
+    let (mut now, mut work) = (0, 0);
+    while work < WORK_MAX {
         if called.is_empty() {
             let Some(first) = waiting.first() else { break };
             now = now.max(problem.gangs[*first].earliest);
@@ -39,8 +42,8 @@ pub(in crate::batch) fn mesd(problem: &Problem, modes: &[Modes], empty: &Room, c
         if called.is_empty() {
             continue;
         }
-        let loss = |gang: &usize| {
-            let mode = allocate(problem, &modes[*gang], &room, *gang, now, choice)?;
+        let mut loss = |gang: &usize| {
+            let mode = allocate(problem, &modes[*gang], &room, *gang, now, choice, &mut work)?;
             Some((modes[*gang].all[mode].seconds - modes[*gang].all[0].seconds, mode))
         };
         let found = called.iter().enumerate().filter_map(|(at, gang)| loss(gang).map(|(loss, mode)| (loss, at, mode)));
@@ -60,7 +63,15 @@ pub(in crate::batch) fn mesd(problem: &Problem, modes: &[Modes], empty: &Room, c
 }
 
 /// The mode of a gang that starts now, if any fits.
-fn allocate(problem: &Problem, modes: &Modes, room: &Room, gang: usize, now: i64, choice: Choice) -> Option<usize> {
+fn allocate(
+    problem: &Problem,
+    modes: &Modes,
+    room: &Room,
+    gang: usize,
+    now: i64,
+    choice: Choice,
+    work: &mut u64,
+) -> Option<usize> {
     let asked = &problem.gangs[gang];
     let from = room.step_at(now);
     let (mut least, mut next) = (room.level(from).to_vec(), from + 1);
@@ -79,6 +90,7 @@ fn allocate(problem: &Problem, modes: &Modes, room: &Room, gang: usize, now: i64
                 return modes.all.iter().position(|mode| mode.needs[..groups] == hosts && fits(&least, &mode.needs));
             }
         }
+        *work += room.width() as u64;
         if choice == Choice::Carried && fits(&least, &mode.needs) {
             return Some(at);
         }

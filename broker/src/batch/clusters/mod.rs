@@ -11,6 +11,8 @@ mod local;
 mod memo;
 mod mesd;
 mod modes;
+#[cfg(test)]
+mod oracle;
 mod package;
 mod problem;
 mod reduced;

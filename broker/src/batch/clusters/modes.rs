@@ -11,8 +11,10 @@ use super::{
 
 /// Most ways to spread a gang that are looked at.
 const LOOKED_AT_MAX: u64 = 100_000;
-/// Most modes of a gang that are kept.
-const MODES_MAX: usize = 4_096;
+/// Most and fewest modes of a gang that are kept, as the numbers that they all consist of allow: 128 MiB.
+const MODES: (usize, usize) = (16, 4_096);
+/// See [`MODES`].
+const NUMBERS_MAX: usize = 32 << 20;
 
 /// Where there are more: so many lengths, and so many groups to begin with, of which at least one mode each is tried.
 const FILLED_LENGTHS: usize = 8;
@@ -48,6 +50,7 @@ struct Spread<'a> {
     needs: Vec<Units>,
     looked_at: u64,
     found: Modes,
+    found_max: usize,
 }
 
 impl Modes {
@@ -60,24 +63,27 @@ impl Modes {
             behind[group] = behind[group + 1] + serves(group);
         }
         let needs = vec![0; room.width()];
-        let mut spread = Spread { problem, gang, most: &most, behind, needs, looked_at: 0, found: Modes::default() };
+        let found_max = NUMBERS_MAX / room.width().max(1);
+        let found = Modes::default();
+        let mut spread = Spread { problem, gang, most: &most, behind, needs, looked_at: 0, found, found_max };
         spread.visit(0, problem.gangs[gang].seats, 0, 0);
         if spread.found.is_cut {
             spread.fill_from_everywhere();
         }
         let mut found = spread.found;
         found.all.sort_by(|a, b| (a.seconds, a.speeds, &b.needs).cmp(&(b.seconds, b.speeds, &a.needs)));
-        if found.all.len() > MODES_MAX {
+        let modes_max = (found_max / problem.gangs.len().max(1)).clamp(MODES.0, MODES.1);
+        if found.all.len() > modes_max {
             found.is_cut = true;
-            thin_out(&mut found.all);
+            thin_out(&mut found.all, modes_max);
         }
         found
     }
 }
 
 /// Keeps some of each length.
-fn thin_out(all: &mut Vec<Mode>) {
-    let step = all.len().div_ceil(MODES_MAX).max(1);
+fn thin_out(all: &mut Vec<Mode>, most: usize) {
+    let step = all.len().div_ceil(most).max(1);
     let mut at = 0;
     all.retain(|_| {
         at += 1;
@@ -96,7 +102,7 @@ impl Spread<'_> {
         let problem = self.problem;
         let gang = &problem.gangs[self.gang];
         let Some(this) = problem.groups.get(group) else { return self.keep() };
-        if self.looked_at > LOOKED_AT_MAX {
+        if self.looked_at > LOOKED_AT_MAX || self.found.all.len() >= self.found_max {
             self.found.is_cut = true;
             return;
         }

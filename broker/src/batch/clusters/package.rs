@@ -14,6 +14,8 @@ use super::{
 const STEPS_MAX: u64 = 200_000;
 /// Most steps until it is known that a gang may join it.
 const JOIN_STEPS_MAX: u64 = 2_000;
+/// Most numbers that all packages of a call look at, some seconds of work; what is left then is not placed.
+const WORK_MAX: u64 = 4_000_000_000;
 
 /// What is least for a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,12 +69,14 @@ pub(in crate::batch) fn packages(
         let later = |gang: &&usize| now.is_none_or(|now| problem.gangs[**gang].earliest > now);
         queue.iter().filter(later).map(|gang| problem.gangs[*gang].earliest).min()
     };
-    let mut next = arrival(&queue, None);
-    while let Some(now) = next {
+    let (mut next, mut work) = (arrival(&queue, None), 0);
+    while let Some(now) = next.filter(|_| work < WORK_MAX) {
         room.forget_before(now);
         queue.retain(|gang| now <= problem.gangs[*gang].latest_start(modes[*gang].all[0].seconds));
         let mut assignment = Assignment::new(problem, modes, &costs, &room, now);
+        assignment.work = work;
         let chosen = assignment.package(&queue, *strict);
+        work = assignment.work;
         for (gang, mode) in &chosen {
             let taken = &modes[*gang].all[*mode];
             room.take(&taken.needs, now, taken.seconds);
@@ -95,6 +99,8 @@ struct Assignment<'a> {
     costs: &'a [Vec<Option<i64>>],
     open: Vec<Option<Vec<(i64, usize)>>>,
     steps: u64,
+    /// Numbers looked at, of this package and those before it.
+    work: u64,
     /// Whether any assignment will do.
     first: bool,
     best: Option<(i64, Vec<usize>)>,
@@ -109,7 +115,7 @@ impl<'a> Assignment<'a> {
         now: i64,
     ) -> Assignment<'a> {
         let open = vec![None; modes.len()];
-        Assignment { problem, room, modes, now, costs, open, steps: 0, first: false, best: None }
+        Assignment { problem, room, modes, now, costs, open, steps: 0, work: 0, first: false, best: None }
     }
 
     /// Algorithm 1: who is in the package, and the mode of each.
@@ -158,6 +164,7 @@ impl<'a> Assignment<'a> {
             let priced = self.costs[gang].iter().enumerate().filter_map(|(mode, cost)| Some(((*cost)?, mode)));
             let mut open: Vec<(i64, usize)> = priced.filter(|(_, mode)| fits_now(mode)).collect();
             open.sort_unstable();
+            self.work += (self.costs[gang].len() * self.room.width()) as u64;
             self.open[gang] = Some(open);
         }
     }
@@ -168,7 +175,7 @@ impl<'a> Assignment<'a> {
         let rest: i64 = package[chosen.len()..].iter().map(cheapest).sum();
         let is_done = |(best, _): &(i64, Vec<usize>)| self.first || cost + rest >= *best;
         let steps_max = if self.first { JOIN_STEPS_MAX } else { STEPS_MAX };
-        if self.steps > steps_max || self.best.as_ref().is_some_and(is_done) {
+        if self.steps > steps_max || self.work > WORK_MAX || self.best.as_ref().is_some_and(is_done) {
             return;
         }
         let Some(gang) = package.get(chosen.len()) else {
@@ -182,7 +189,9 @@ impl<'a> Assignment<'a> {
                 break;
             }
             let mode = &modes[*gang].all[*at];
+            self.work += room.width() as u64;
             if room.admits(&mode.needs, self.now, mode.seconds) {
+                self.work += room.size() as u64;
                 let mut after = room.clone();
                 after.take(&mode.needs, self.now, mode.seconds);
                 chosen.push(*at);

@@ -43,6 +43,11 @@ impl Room {
         self.width
     }
 
+    /// How many numbers it consists of.
+    pub fn size(&self) -> usize {
+        self.free.len()
+    }
+
     /// When what is free changes.
     pub fn times(&self) -> &[i64] {
         &self.times

@@ -3,6 +3,7 @@
 //! Limits are in work, never in time. Invariant: a bound is claimed only if no placement of all gangs ends before it.
 
 use super::{
+    super::watch::Watch,
     bounds::{Bounds, GANGS_MAX},
     exact::Exact,
     local::{Placed, Placer, Worth, search},
@@ -35,9 +36,15 @@ impl Work {
 }
 
 /// The placement that leaves the fewest gangs out and then ends first, and an end that no placement of all gangs is before.
-pub(in crate::batch) fn shortest(problem: &Problem, modes: &[Modes], room: &Room, work: Work) -> (Placed, Option<i64>) {
+pub(in crate::batch) fn shortest(
+    problem: &Problem,
+    modes: &[Modes],
+    room: &Room,
+    work: Work,
+    watch: Watch<'_>,
+) -> (Placed, Option<i64>) {
     let bounds = Bounds::of(problem, modes, room);
-    let mut placer = Placer::new(problem, modes, room);
+    let mut placer = Placer::new(problem, modes, room, watch);
     let least = bounds.least_end(problem, i64::MAX / 4);
     let (mut placed, worth) = search(&mut placer, work.local, least);
     if modes.iter().any(|modes| modes.is_cut) {
@@ -45,7 +52,7 @@ pub(in crate::batch) fn shortest(problem: &Problem, modes: &[Modes], room: &Room
     }
     let mut bound = least.min(worth.makespan);
     if modes.len() <= GANGS_MAX && worth.postponed == 0 && bound < worth.makespan {
-        let proof = Exact::new(problem, modes, room, bounds, worth.makespan).run(work.exact);
+        let proof = Exact::new(problem, modes, room, bounds, worth.makespan, watch).run(work.exact);
         if let Some(better) = proof.better {
             placed = better.into_iter().map(Some).collect();
         }

@@ -1,12 +1,16 @@
 //! Whether placements fit, against a count of every second; whether the shortest is the shortest, against all orders, modes and starts.
 
+use std::ops::{Range, RangeInclusive};
+
 use proptest::prelude::*;
 
 use super::{
+    super::watch::Watch,
     bounds::Bounds,
     local::{Placed, Placer, Worth, search},
     mesd::{Choice, mesd},
     modes::Modes,
+    oracle,
     package::{Taste, packages},
     problem::{Gang, Group, Link, Placement, Problem, Steps, Units},
     room::Room,
@@ -115,12 +119,17 @@ fn least_end(problem: &Problem, modes: &[Modes]) -> Option<i64> {
     best
 }
 
-/// Two clusters, sometimes partly booked, and up to four gangs, some of which arrive later or are in a hurry.
+/// Two clusters, and up to four gangs.
 fn tiny() -> impl Strategy<Value = Problem> {
+    some(2..=2, 1..5)
+}
+
+/// Clusters, sometimes partly booked, and gangs, some of which arrive later or are in a hurry.
+fn some(sites: RangeInclusive<usize>, gangs: Range<usize>) -> impl Strategy<Value = Problem> {
     let cluster = (1_u32..4, 1_i32..4, 0_i32..12, prop::option::of((0_i64..9, 1_i64..9, 0_i32..3)));
     let one =
         (1_i64..20, 0_i64..=10, 1_i32..5, 0_i64..6, prop_oneof![Just(0_i64), 0_i64..9], prop::option::of(0_i64..30));
-    (prop::collection::vec(cluster, 2), prop::collection::vec(one, 1..5)).prop_map(|(sites, jobs)| {
+    (prop::collection::vec(cluster, sites), prop::collection::vec(one, gangs)).prop_map(|(sites, jobs)| {
         let plain: Vec<_> = sites.iter().map(|(speed, hosts, link, _)| (speed * 500, *hosts, *link)).collect();
         let mut problem = clusters(&plain);
         for (site, (.., booked)) in sites.iter().enumerate() {
@@ -144,6 +153,27 @@ fn tiny() -> impl Strategy<Value = Problem> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn a_general_solver_finds_the_same_end(problem in some(3..=4, 5..8)) {
+        let (room, modes) = modes_of(&problem);
+        let latest = problem.gangs.iter().map(|gang| gang.earliest).max().unwrap_or(0);
+        let longest = |modes: &Modes| modes.all.iter().map(|mode| mode.seconds).max().unwrap_or(0);
+        // By then everything is free; a gang after the other ends before this.
+        let horizon = latest.max(18) + modes.iter().map(longest).sum::<i64>();
+        let least = oracle::least_end(&problem, &modes, horizon);
+        let (placed, bound) = shortest(&problem, &modes, &room, Work { local: (1, 1), exact: u64::MAX }, Watch::NOBODY);
+        let worth = Worth::of(&placed, &modes);
+        if worth.postponed == 0 {
+            prop_assert_eq!((Some(worth.makespan), bound), (least, least));
+        } else if let Some(least) = least {
+            prop_assert!(bound.is_some_and(|bound| bound <= least));
+        }
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
@@ -152,7 +182,7 @@ proptest! {
         let least = least_end(&problem, &modes);
         // Local search alone, and hardly any of it, so that the proof has to find what is better.
         let work = Work { local: (1, 1), exact: u64::MAX };
-        let (placed, bound) = shortest(&problem, &modes, &room, work);
+        let (placed, bound) = shortest(&problem, &modes, &room, work, Watch::NOBODY);
         prop_assert!(holds(&problem, &modes, &placed), "{placed:?}");
         let worth = Worth::of(&placed, &modes);
         if worth.postponed == 0 {
@@ -168,7 +198,7 @@ proptest! {
     fn in_slots_placements_hold_and_end_no_earlier(problem in tiny(), slot in 1_i64..7) {
         let slotted = problem.in_slots(slot);
         let ((_, modes), (room, slots)) = (modes_of(&problem), modes_of(&slotted));
-        let (placed, _) = shortest(&slotted, &slots, &room, Work { local: (1, 1), exact: u64::MAX });
+        let (placed, _) = shortest(&slotted, &slots, &room, Work { local: (1, 1), exact: u64::MAX }, Watch::NOBODY);
         // The same needs in seconds: shorter than the slots, so what fits there fits here.
         let real: Placed = placed
             .iter()
@@ -183,7 +213,7 @@ proptest! {
         let worth = Worth::of(&real, &modes);
         prop_assert!(worth.postponed > 0 || least_end(&problem, &modes).is_some_and(|least| least <= worth.makespan));
         if slot == 1 {
-            let (exact, _) = shortest(&problem, &modes, &room, Work { local: (1, 1), exact: u64::MAX });
+            let (exact, _) = shortest(&problem, &modes, &room, Work { local: (1, 1), exact: u64::MAX }, Watch::NOBODY);
             prop_assert_eq!(Worth::of(&exact, &modes), worth);
         }
     }
@@ -283,7 +313,7 @@ fn links_of_zero_keep_gangs_at_one_site() {
     problem.gangs = [2, 3, 4].map(|seats| gang(10, 1000, seats, 5, &[1000, 500])).to_vec();
     let (room, modes) = modes_of(&problem);
     assert_eq!(modes.iter().map(|modes| modes.all.len()).collect::<Vec<_>>(), [2, 1, 0]);
-    let (placed, _) = shortest(&problem, &modes, &room, Work::of(3, Effort::Balanced));
+    let (placed, _) = shortest(&problem, &modes, &room, Work::of(3, Effort::Balanced), Watch::NOBODY);
     assert_eq!(placed[2], None);
     assert!(placed[0].is_some() && placed[1].is_some());
 }
@@ -296,7 +326,7 @@ fn more_gangs_than_a_proof_takes_cost_no_more_work_once_the_bound_is_met() {
     let (room, modes) = modes_of(&problem);
     let bounds = Bounds::of(&problem, &modes, &room);
     let least = bounds.least_end(&problem, NEVER);
-    let mut placer = Placer::new(&problem, &modes, &room);
+    let mut placer = Placer::new(&problem, &modes, &room, Watch::NOBODY);
     let (_, worth) = search(&mut placer, (20, 1_000_000), least);
     assert_eq!((worth.makespan, worth.postponed), (least, 0));
     assert!(placer.work < 1_000, "{}", placer.work);
@@ -308,6 +338,6 @@ fn too_many_modes_are_cut_and_nothing_is_claimed() {
     problem.gangs = vec![gang(10, 1000, 40, 1, &[1000; 12]); 3];
     let (room, modes) = modes_of(&problem);
     assert!(modes.iter().all(|modes| modes.is_cut && !modes.all.is_empty()));
-    let (placed, bound) = shortest(&problem, &modes, &room, Work { local: (1, 1_000), exact: 0 });
+    let (placed, bound) = shortest(&problem, &modes, &room, Work { local: (1, 1_000), exact: 0 }, Watch::NOBODY);
     assert!(bound.is_none() && placed.iter().all(Option::is_some) && holds(&problem, &modes, &placed));
 }

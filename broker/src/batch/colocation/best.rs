@@ -10,6 +10,7 @@ use rand::{RngExt, rand_core::SeedableRng, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
+    super::watch::{Patience, Progress, Watch},
     places::{self, Bounds, Shape},
     problem::{Placed, Placement, Problem},
     room::Room,
@@ -20,6 +21,8 @@ const WORK_A_JOB: u64 = 30_000;
 const WORK_A_SEAT: u64 = 50_000;
 /// Fewest and most looked-at steps.
 const WORK: (u64, u64) = (8_000_000, 600_000_000);
+/// Looked-at steps between two questions whether to go on, some milliseconds of work.
+const ASK_EVERY: u64 = 200_000;
 /// Most jobs that are taken out at a time.
 const TAKEN_MAX: usize = 4;
 /// Most hosts that jobs are taken from at a time.
@@ -33,34 +36,38 @@ struct Search<'a> {
     shapes: Vec<Shape<'a>>,
     room: Room,
     placed: Placed,
-    /// Jobs without a place.
+    /// Jobs without a place that could have one.
     postponed: usize,
+    /// By job: whether it could have one at all.
+    could_run: Vec<bool>,
     /// No job ends later.
     limit: i64,
     random: Xoshiro256PlusPlus,
 }
 
 /// The best schedule found, beginning with this one; no job of it ends later than `limit`.
-pub(in crate::batch) fn search(problem: &Problem, begun: &Placed, limit: i64) -> Placed {
+pub(in crate::batch) fn search(problem: &Problem, begun: &Placed, limit: i64, watch: Watch<'_>) -> Placed {
     let seats: u64 = problem.jobs.iter().map(|job| job.seats as u64).sum();
     let work = problem.jobs.len() as u64 * WORK_A_JOB + seats.saturating_mul(WORK_A_SEAT);
-    search_for(problem, begun, limit, work.clamp(WORK.0, WORK.1))
+    search_for(problem, begun, limit, work.clamp(WORK.0, WORK.1), watch)
 }
 
 /// The best schedule found with this much work.
-pub(super) fn search_for(problem: &Problem, begun: &Placed, limit: i64, work: u64) -> Placed {
+pub(super) fn search_for(problem: &Problem, begun: &Placed, limit: i64, work: u64, watch: Watch<'_>) -> Placed {
+    let could_run: Vec<bool> = problem.jobs.iter().map(|job| problem.could_run(job)).collect();
     let mut search = Search {
         shapes: problem.jobs.iter().map(Shape::of).collect(),
         room: Room::of(problem),
         placed: vec![None; begun.len()],
-        postponed: begun.len(),
+        postponed: could_run.iter().filter(|could| **could).count(),
+        could_run,
         limit,
         random: Xoshiro256PlusPlus::seed_from_u64(1),
     };
     for (job, placement) in begun.iter().enumerate() {
         placement.iter().for_each(|placement| search.put(job, placement.clone()));
     }
-    search.run(work, problem.area())
+    search.run(work, problem.least_run_time(), Patience::new(watch, ASK_EVERY))
 }
 
 /// The best schedule so far, and what has changed since.
@@ -80,12 +87,17 @@ impl Kept {
 }
 
 impl Search<'_> {
-    fn run(&mut self, work: u64, bound: i64) -> Placed {
-        let jobs = (self.shapes.len() as u64).cast_signed();
-        let mean = self.shapes.iter().map(|shape| shape.job.host_seconds()).sum::<i64>() / jobs.max(1);
+    fn run(&mut self, work: u64, bound: i64, mut patience: Patience<'_>) -> Placed {
+        let able = || self.shapes.iter().zip(&self.could_run).filter(|(_, could)| **could);
+        let jobs = (able().count() as u64).cast_signed();
+        let mean = able().map(|(shape, _)| shape.job.host_seconds()).sum::<i64>() / jobs.max(1);
         let mut best = Kept { worth: self.worth(), placed: self.placed.clone(), changed: Vec::new() };
         self.room.work = 0;
-        while self.room.work < work && self.room.hosts() > 0 && best.worth.1 > bound {
+        while self.room.work < work && self.room.hosts() > 0 && best.worth > (0, bound) {
+            let placed = || best.placed.iter().flatten().count();
+            if patience.is_over(self.room.work, || Progress { placed: placed(), value: Some(best.worth.1) }) {
+                break;
+            }
             // A step that looks at nothing is work too.
             self.room.work += 1;
             let before = self.worth();
@@ -169,7 +181,9 @@ impl Search<'_> {
         jobs.shuffle(&mut self.random);
         jobs.truncate(self.random.random_range(2..=TAKEN_MAX));
         if self.postponed > 0 {
-            jobs.extend(self.placed.iter().position(Option::is_none));
+            let nth = self.random.random_range(0..self.postponed);
+            let waits = |job: &usize| self.could_run[*job] && self.placed[*job].is_none();
+            jobs.extend((0..self.placed.len()).filter(waits).nth(nth));
         }
         jobs
     }

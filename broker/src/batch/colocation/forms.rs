@@ -16,7 +16,7 @@ use super::{
 pub(in crate::batch) enum Turns {
     /// The longest first.
     Longest,
-    /// The highest demand of any resource first.
+    /// The highest demand of a seat for any resource first.
     Highest,
 }
 
@@ -27,10 +27,10 @@ fn part(needs: &Needs, capacity: &Needs) -> u128 {
 }
 
 impl Turns {
-    fn key(self, sized: &Sized, seats: usize, capacity: &Needs) -> Reverse<u128> {
+    fn key(self, sized: &Sized, capacity: &Needs) -> Reverse<u128> {
         Reverse(match self {
             Turns::Longest => u128::from(sized.seconds.cast_unsigned()),
-            Turns::Highest => part(&sized.needs, capacity) * seats as u128,
+            Turns::Highest => part(&sized.needs, capacity),
         })
     }
 }
@@ -58,7 +58,7 @@ fn in_turn(problem: &Problem, turns: Turns, mut groups: Vec<Group>, as_one: bool
     let capacity = &problem.capacity;
     groups.sort_by_cached_key(|group| {
         let substitute = Substitute::of(problem, group);
-        turns.key(&substitute.sized, substitute.job.seats, capacity)
+        turns.key(&substitute.sized, capacity)
     });
     for mut group in groups {
         if as_one && let Some(places) = Substitute::of(problem, &group).place(&mut room, &group, problem) {
@@ -68,7 +68,7 @@ fn in_turn(problem: &Problem, turns: Turns, mut groups: Vec<Group>, as_one: bool
             }
             continue;
         }
-        group.jobs.sort_by_key(|(job, sized)| (Turns::Highest.key(sized, problem.jobs[*job].seats, capacity), *job));
+        group.jobs.sort_by_key(|(job, sized)| (Turns::Highest.key(sized, capacity), *job));
         for (job, sized) in group.jobs {
             let placement = room.earliest(&problem.jobs[job], &sized);
             placement.iter().for_each(|placement| room.put(job, &sized, placement));

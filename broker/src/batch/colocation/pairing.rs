@@ -257,3 +257,121 @@ fn of_sum<T: Copy>(items: &[T], size: impl Fn(&T) -> usize, sum: usize) -> Optio
     chosen.reverse();
     Some(chosen)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ROLES: Roles = Roles { cpu: 0, others: (1, 2) };
+    const CAPACITY: (u64, u64, u64) = (1000, 1000, 1000);
+
+    fn needs((cpu, memory, io): (u64, u64, u64)) -> Needs {
+        let mut needs = [0; RESOURCES_MAX];
+        needs[..3].copy_from_slice(&[cpu, memory, io]);
+        needs
+    }
+
+    fn job(seats: usize, seconds: i64, asked: (u64, u64, u64), scale: (u32, u32)) -> Job {
+        Job { seats, seconds, needs: needs(asked), scale, starts: (0, i64::MAX / 4), deadline: i64::MAX / 4 }
+    }
+
+    /// The jobs of each group with their factors.
+    fn grouped(jobs: Vec<Job>) -> Vec<Vec<(usize, u32)>> {
+        let problem = Problem { capacity: needs(CAPACITY), taken: vec![Vec::new(); 8], jobs };
+        let groups = groups(&problem, ROLES, Thresholds::default());
+        groups.into_iter().map(|group| group.jobs.iter().map(|(job, sized)| (*job, sized.factor)).collect()).collect()
+    }
+
+    #[test]
+    fn a_demand_within_a_tenth_of_that_for_the_processor_is_alike() {
+        let levels = [(359, Low), (360, Alike), (400, Alike), (440, Alike), (441, High)];
+        for (memory, first) in levels {
+            for (io, second) in levels {
+                let of = class(&job(1, 1, (400, memory, io), (1000, 1000)), &needs(CAPACITY), ROLES, 10);
+                assert_eq!(of, (first, second), "{memory} {io}");
+            }
+        }
+        // Parts of a host count, not amounts.
+        let half = needs((1000, 2000, 500));
+        assert_eq!(class(&job(1, 1, (400, 800, 300), (1000, 1000)), &half, ROLES, 10), (Alike, High));
+    }
+
+    #[test]
+    fn complementary_jobs_are_scaled_until_they_fill_a_host() {
+        // At their own factors they need 1400 of memory; both end first at 1000 / 1400 of their sizes.
+        let jobs = || vec![job(1, 1_000, (400, 1000, 1000), (100, 1000)), job(1, 1_000, (1000, 400, 400), (100, 1000))];
+        assert_eq!(grouped(jobs()), [[(0, 714), (1, 714)]]);
+        // Two that need little are made larger.
+        let small = vec![job(1, 1_000, (100, 300, 300), (500, 4000)), job(1, 1_000, (300, 100, 100), (500, 4000))];
+        assert_eq!(grouped(small), [[(0, 2500), (1, 2500)]]);
+        // One that shares no class with another stays alone, as large as a host lets it.
+        let alike = vec![job(1, 1_000, (400, 400, 400), (500, 3000)), job(1, 1_000, (600, 600, 600), (500, 1200))];
+        assert_eq!(grouped(alike), [[(0, 2500)], [(1, 1000)]]);
+    }
+
+    #[test]
+    fn jobs_of_unlike_size_stay_alone_and_so_do_those_that_one_after_the_other_end_sooner() {
+        let pair = |seconds: i64, scale: (u32, u32)| {
+            grouped(vec![job(1, 1_000, (400, 800, 800), scale), job(1, seconds, (800, 400, 400), scale)]).len()
+        };
+        assert_eq!([1_749, 1_750].map(|seconds| pair(seconds, (100, 1000))), [1, 2]);
+        // At half of their size at most they take as long as one after the other; below it longer.
+        assert_eq!([500, 499].map(|most| pair(1_000, (100, most))), [1, 2]);
+    }
+
+    #[test]
+    fn a_wide_job_shares_its_hosts_with_narrower_ones_only_if_they_are_as_wide_together() {
+        let wide = || job(4, 1_000, (200, 800, 800), (100, 1000));
+        let narrow = |seats: usize| job(seats, 1_000, (800, 200, 200), (100, 1000));
+        let alone = |job: usize| vec![(job, 1000)];
+        assert_eq!(
+            grouped(vec![wide(), narrow(1), narrow(2), narrow(1)]),
+            [vec![(0, 1000), (2, 1000), (1, 1000), (3, 1000)]]
+        );
+        // What fills no host is made as large as its range lets it: not at all.
+        assert_eq!(grouped(vec![wide(), narrow(1), narrow(2)]), [alone(0), alone(1), alone(2)]);
+    }
+
+    #[test]
+    fn what_is_left_is_paired_with_a_class_that_it_is_near_to() {
+        // Alike in memory, high and low in io; the third is low in both, and comes too late for the first.
+        let jobs = vec![
+            job(1, 1_000, (400, 400, 600), (1000, 1000)),
+            job(1, 1_000, (400, 400, 200), (1000, 1000)),
+            job(1, 1_000, (600, 400, 200), (1000, 1000)),
+        ];
+        assert_eq!(grouped(jobs.clone()), [vec![(0, 1000), (1, 1000)], vec![(2, 1000)]]);
+        assert_eq!(grouped(vec![jobs[0].clone(), jobs[2].clone()]), [vec![(0, 1000), (1, 1000)]]);
+    }
+
+    proptest! {
+        #[test]
+        fn pairs_end_as_soon_as_the_best_of_all_factors(
+            one in (1_i64..40, (1_u64..20, 1_u64..20, 0_u64..20), 1_u32..4),
+            other in (1_i64..40, (1_u64..20, 1_u64..20, 0_u64..20), 1_u32..4),
+        ) {
+            let of = |(seconds, asked, least): (i64, _, u32)| job(1, seconds, asked, (least * 100, least * 100 + 700));
+            let (one, other, capacity) = (of(one), of(other), needs((20, 18, 16)));
+            let all = |job: &Job| (job.scale.0..=job.scale.1).step_by(1).map(|factor| job.at(factor)).collect::<Vec<_>>();
+            let mut least: Option<i64> = None;
+            for own in all(&one) {
+                let Some(left) = beside(&capacity, &own) else { break };
+                // The largest factor that fits beside it ends first.
+                let (mut fit, mut no) = (other.scale.0, other.scale.1 + 1);
+                if !fits(&left, &other.at(fit)) {
+                    continue;
+                }
+                while fit + 1 < no {
+                    let middle = u32::midpoint(fit, no);
+                    if fits(&left, &other.at(middle)) { fit = middle } else { no = middle }
+                }
+                let end = own.seconds.max(other.seconds_at(fit));
+                least = Some(least.map_or(end, |least| least.min(end)));
+            }
+            let found = scaled(&one, &other, &capacity);
+            prop_assert_eq!(found.map(|(one, other)| one.seconds.max(other.seconds)), least);
+        }
+    }
+}

@@ -141,16 +141,30 @@ impl Problem {
         }
     }
 
-    /// No schedule of all jobs has a smaller run time: what is needed of the scarcest resource, on hosts that are full until they end.
-    pub fn area(&self) -> i64 {
+    /// Whether the job has a place where nothing else is; no other job changes that.
+    pub(super) fn could_run(&self, job: &Job) -> bool {
+        let least = job.at(job.scale.0).needs;
+        job.seats <= self.taken.len()
+            && least.iter().zip(&self.capacity).all(|(need, capacity)| need <= capacity)
+            && job.starts.0 <= job.last_start(job.seconds_at(job.scale.1))
+    }
+
+    /// No schedule of all jobs that could run has a smaller run time: what is needed of the scarcest resource, on hosts that are full until
+    /// they end, and not less than any job makes its own hosts end.
+    pub fn least_run_time(&self) -> i64 {
+        let jobs = || self.jobs.iter().filter(|job| self.could_run(job));
         let of_resource = |resource: usize| {
             let needed = |job: &Job| {
                 // Amounts are rounded up, so no factor makes the product smaller.
                 job.seats as u128 * u128::from(job.needs[resource]) * u128::from(job.seconds.cast_unsigned())
             };
-            let all: u128 = self.jobs.iter().map(needed).sum();
-            all.div_ceil(u128::from(self.capacity[resource].max(1)))
+            jobs().map(needed).sum::<u128>().div_ceil(u128::from(self.capacity[resource].max(1)))
         };
-        (0..RESOURCES_MAX).map(of_resource).max().and_then(|area| i64::try_from(area).ok()).unwrap_or(i64::MAX)
+        let area = (0..RESOURCES_MAX).map(of_resource).max().unwrap_or(0);
+        let alone = |job: &Job| {
+            let end = job.starts.0.max(0).saturating_add(job.seconds_at(job.scale.1));
+            end.saturating_mul((job.seats as u64).cast_signed())
+        };
+        i64::try_from(area).unwrap_or(i64::MAX).max(jobs().map(alone).max().unwrap_or(0))
     }
 }

@@ -6,10 +6,13 @@ use rand::{RngExt, rand_core::SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
-use crate::batch::colocation::{
-    best::search_for,
-    problem::{Needs, Sized},
-    room::Room,
+use crate::batch::{
+    colocation::{
+        best::search_for,
+        problem::{Needs, Sized},
+        room::Room,
+    },
+    watch::Watch,
 };
 
 /// Enough for few jobs.
@@ -78,6 +81,44 @@ fn complementary_jobs_fill_a_host_together() {
         assert_eq!(problem.worth(&placed).run_time, 9_000, "{placed:?}");
     }
     assert_eq!(problem.worth(&plain(&problem, Turns::Longest)).run_time, 9_000);
+}
+
+#[test]
+fn the_highest_demand_of_a_seat_comes_first_however_many_seats_there_are() {
+    let jobs = vec![job(3, 1_000, (200, 200, 200), (1000, 1000)), job(1, 1_000, (900, 100, 100), (1000, 1000))];
+    let problem = Problem { capacity: needs(1000, 1000, 1000), taken: vec![Vec::new(); 3], jobs };
+    let placed = plain(&problem, Turns::Highest);
+    assert_eq!(placed[1].as_ref().map(|at| at.start), Some(0), "{placed:?}");
+    assert_eq!(placed[0].as_ref().map(|at| at.start), Some(1_000), "{placed:?}");
+}
+
+#[test]
+fn jobs_that_no_host_serves_change_nothing_for_the_others() {
+    let mut problem = drawn(1, 3, 1, 30);
+    let searched = |problem: &Problem| {
+        let begun = plain(problem, Turns::Longest);
+        search_for(problem, &begun, problem.worth(&begun).makespan, WORK, Watch::NOBODY)
+    };
+    let alone = searched(&problem);
+    let too_large = [job(4, 60, (1, 1, 1), (1000, 1000)), job(1, 60, (1001, 1, 1), (1000, 2000))];
+    let too_late = Job { deadline: 59, ..job(1, 60, (1, 1, 1), (1000, 1000)) };
+    problem.jobs.splice(0..0, too_large.into_iter().chain([too_late]));
+    let beside = searched(&problem);
+    assert_eq!((&beside[..3], &beside[3..]), (&[None, None, None][..], &alone[..]));
+}
+
+#[test]
+fn one_job_and_equal_jobs_end_where_the_bound_says_at_once() {
+    let one = job(2, 600, (400, 400, 400), (1000, 1000));
+    let mut problem = Problem { capacity: needs(1000, 1000, 1000), taken: vec![Vec::new(); 2], jobs: vec![one] };
+    let run_time = |problem: &Problem| {
+        let begun = plain(problem, Turns::Longest);
+        // With no work at all.
+        problem.worth(&search_for(problem, &begun, i64::MAX / 8, 0, Watch::NOBODY)).run_time
+    };
+    assert_eq!((run_time(&problem), problem.least_run_time()), (1_200, 1_200));
+    problem.jobs = vec![job(2, 600, (500, 500, 500), (1000, 1000)); 6];
+    assert_eq!((run_time(&problem), problem.least_run_time()), (3_600, 3_600));
 }
 
 /// Whether a job fits beside these, by adding up whatever changes.
@@ -164,10 +205,10 @@ fn best_finds_the_least_run_time_of_few_jobs() {
         problem.jobs.iter_mut().for_each(|job| job.scale = (1000, 1000));
         let jobs: Vec<usize> = (0..problem.jobs.len()).collect();
         let least = least_by_trying(&problem, &jobs, &mut vec![Vec::new(); 2]);
-        let best = search_for(&problem, &plain(&problem, Turns::Longest), i64::MAX / 8, WORK);
+        let best = search_for(&problem, &plain(&problem, Turns::Longest), i64::MAX / 8, WORK, Watch::NOBODY);
         check(&problem, &best);
         assert_eq!(problem.worth(&best).run_time, least, "seed {seed}");
-        assert!(problem.area() <= least);
+        assert!(problem.least_run_time() <= least);
     }
 }
 
@@ -176,7 +217,7 @@ fn the_same_problem_gives_the_same_schedule() {
     let problem = drawn(3, 5, 2, 30);
     let begun = plain(&problem, Turns::Longest);
     let limit = problem.worth(&begun).makespan;
-    let best = || search_for(&problem, &begun, limit, WORK);
+    let best = || search_for(&problem, &begun, limit, WORK, Watch::NOBODY);
     assert_eq!(best(), best());
     assert!(problem.worth(&best()).run_time < problem.worth(&begun).run_time);
 }
@@ -197,10 +238,10 @@ fn what_is_placed_fits_and_best_is_never_worse() {
         begun.iter().for_each(|placed| check(&problem, placed));
         let first = begun.into_iter().min_by_key(|placed| problem.worth(placed)).unwrap();
         let limit = problem.worth(&first).makespan;
-        let best = search_for(&problem, &first, limit, WORK);
+        let best = search_for(&problem, &first, limit, WORK, Watch::NOBODY);
         check(&problem, &best);
         assert!(problem.worth(&best) <= Worth { makespan: limit, ..problem.worth(&first) });
         assert!(problem.worth(&best).makespan <= limit);
-        assert!(problem.worth(&best).run_time >= problem.area());
+        assert!(problem.worth(&best).run_time >= problem.least_run_time());
     }
 }

@@ -17,6 +17,8 @@ use crate::{
 
 /// Most requests of a batch.
 const REQUESTS_MAX: usize = 1_000;
+/// Most numbers of the rooms that `oas` keeps at a time: 256 MiB. What would need more is placed as `mesd` does.
+const NUMBERS_MAX: usize = 64 << 20;
 
 #[derive(Debug, Clone, Copy)]
 enum Kind {
@@ -131,8 +133,14 @@ impl Policy for Clusters {
         let ends =
             modes.iter().zip(&problem.gangs).filter_map(|(of, gang)| Some(gang.earliest + of.all.first()?.seconds));
         let longest = ends.max();
+        // Two rooms a gang, with at most two levels more for each gang before it.
+        let levels = room.times().len() + 2 * modes.len();
+        let too_large = (2 * modes.len() * levels).saturating_mul(room.width()) > NUMBERS_MAX;
         let (placed, bound) = match self.kind {
-            Kind::Oas | Kind::Slots => shortest(problem, modes, room, Work::of(modes.len(), run.planner.effort())),
+            Kind::Oas | Kind::Slots if too_large => (mesd(problem, modes, room, Choice::Carried), longest),
+            Kind::Oas | Kind::Slots => {
+                shortest(problem, modes, room, Work::of(modes.len(), run.planner.effort()), run.watch)
+            }
             Kind::Mesd(choice) => (mesd(problem, modes, room, choice), longest),
             Kind::Packages(taste) => (packages(problem, modes, room, taste, &queue(run, &reduced)), longest),
         };

@@ -1,6 +1,6 @@
 //! `colocate:set`, `colocate:partition` and `colocate:best`: moldable requests that share equal hosts, for the least run time.
 //!
-//! Source: chapter 4 of the thesis on co-location. Invariant: the bound is what is needed of the scarcest resource; `best` is never worse
+//! Source: chapter 4 of the thesis on co-location. Invariant: no schedule has a run time below the bound; `best` is never worse
 //! than the two forms of the source and the order without them.
 
 use super::PolicyError;
@@ -14,6 +14,7 @@ use crate::{
         },
         policy::Policy,
         run::Run,
+        watch::Watch,
     },
     demand::{Demand, Unmet},
     phases::Candidate,
@@ -140,15 +141,15 @@ impl Policy for Colocation {
         let placed = match (self.form, roles(&names)) {
             (Form::Set, Some(roles)) => set(&problem, roles, self.thresholds, turns),
             (Form::Partition, Some(roles)) => partition(&problem, roles, self.thresholds, turns),
-            (_, roles) => best(&problem, roles.map(|roles| (roles, self.thresholds)), turns),
+            (_, roles) => best(&problem, roles.map(|roles| (roles, self.thresholds)), turns, run.watch),
         };
-        run.proven = Some(problem.area());
+        run.proven = Some(problem.least_run_time());
         plans(run, &requests, &placed)
     }
 }
 
 /// The best that is found from the forms on; it ends no later than the latest of them.
-fn best(problem: &Problem, paired: Option<(Roles, Thresholds)>, turns: Turns) -> Placed {
+fn best(problem: &Problem, paired: Option<(Roles, Thresholds)>, turns: Turns, watch: Watch<'_>) -> Placed {
     let forms = paired.map(|(roles, thresholds)| {
         [set(problem, roles, thresholds, turns), partition(problem, roles, thresholds, turns)]
     });
@@ -156,7 +157,7 @@ fn best(problem: &Problem, paired: Option<(Roles, Thresholds)>, turns: Turns) ->
     let begun: Vec<(Worth, Placed)> = begun.map(|placed| (problem.worth(&placed), placed)).collect();
     let limit = begun.iter().map(|(worth, _)| worth.makespan).max().unwrap_or(0);
     let best = begun.into_iter().min_by_key(|(worth, _)| *worth);
-    best.map(|(_, placed)| search(problem, &placed, limit)).unwrap_or_default()
+    best.map(|(_, placed)| search(problem, &placed, limit, watch)).unwrap_or_default()
 }
 
 /// What of a request the policy does not look at.

@@ -23,18 +23,12 @@ pub const POLICIES: [(&str, &str, MakePolicy); 8] = [
     ("colocate", ":set|partition|best", colocation::make),
 ];
 
-/// Policies that nodes have for the hosts that they know.
-const LIVE: [&str; 3] = ["in-order", "slices", "colocate"];
-
 /// Why a text is no policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// No policy at all.
     #[error("no policy is called {0:?}; there are {known}", known = known())]
     Unknown(String),
-    /// What it is good for, nodes do not treat yet, and its work is not bounded for hosts of which no two are alike.
-    #[error("the policy {0} is not supported by nodes yet; they have {known}", known = LIVE.join(", "))]
-    NotLive(String),
     /// Something else behind the colon than the policy takes.
     #[error("{policy}: expected {expected}, got {got:?}")]
     Parameter {
@@ -61,14 +55,4 @@ pub fn policy_named(text: &str) -> Result<Box<dyn Policy>, PolicyError> {
         Some((.., make)) => make(parameter),
         None => Err(PolicyError::Unknown(text.to_owned())),
     }
-}
-
-/// The policy of that name, if nodes have it.
-///
-/// # Errors
-/// As [`policy_named`].
-pub fn live_policy_named(text: &str) -> Result<Box<dyn Policy>, PolicyError> {
-    let policy = policy_named(text)?;
-    let name = text.split(':').next().unwrap_or(text);
-    if LIVE.contains(&name) { Ok(policy) } else { Err(PolicyError::NotLive(text.to_owned())) }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use broker::batch::{BatchLine, live_policy_named};
+use broker::batch::{BatchLine, policy_named};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
@@ -68,7 +68,7 @@ impl Batch {
     /// # Errors
     /// [`CliError`] that names the flag, or file, line and key.
     pub fn read(args: &LiveBatchArgs, mut reading: Reading) -> Result<Batch, CliError> {
-        live_policy_named(&args.policy).map_err(|error| CliError::of_flag("--policy", error))?;
+        policy_named(&args.policy).map_err(|error| CliError::of_flag("--policy", error))?;
         reading.read(&args.file)?;
         let lines = reading.done(&args.file)?;
         let requests = lines.iter().map(|line| line.document.clone()).collect();

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use broker::batch::live_policy_named;
+use broker::batch::policy_named;
 use jiff::tz::TimeZone;
 
 use super::{Context, batch::batch_text, batch_file::Reading};
@@ -75,7 +75,7 @@ pub fn drop_one(context: &mut Context, args: &BatchDropArgs) -> Result<Exit, Cli
 /// [`CliError`]
 pub fn run(context: &mut Context, args: &BatchRunArgs) -> Result<Exit, CliError> {
     if let Some(policy) = &args.policy {
-        live_policy_named(policy).map_err(|error| CliError::of_flag("--policy", error))?;
+        policy_named(policy).map_err(|error| CliError::of_flag("--policy", error))?;
     }
     let how = RunQuestion { policy: args.policy.clone(), order: args.order, objective: args.batch_objective };
     if let Some(Every(every)) = args.every {

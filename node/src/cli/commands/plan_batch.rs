@@ -7,19 +7,25 @@ use std::{
     fs::File,
     io::{BufRead, BufWriter, Write},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
 use broker::{
-    batch::{self, BatchAnswer, BatchLine, Given, Options, Policy, policy_named},
+    batch::{self, BatchAnswer, BatchLine, Given, Options, Policy, Progress, Watch, policy_named},
     ids::RequestId,
     offline::{Asked, OfflinePlanner},
 };
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use signal_hook::{consts::SIGINT, flag};
 
 use super::plan_offline::{at_line, each_line, write_line, wrong_line};
 use crate::{
-    cli::{error::CliError, request_args::BatchArgs},
+    cli::{error::CliError, output::shows_progress, request_args::BatchArgs},
     text::document::DocumentError,
 };
 
@@ -66,15 +72,55 @@ impl AskedBatch {
     ) -> Result<(), CliError> {
         let requests = read(planner, file, input)?;
         let explain = self.explain.as_deref().map(|path| create(path).map(|file| (path, file))).transpose()?;
-        let started = Instant::now();
-        let answer = batch::plan(&*self.policy, planner, &requests, &self.options, &|| started.elapsed())
-            .map_err(|error| DocumentError::about(file, "", error))?;
+        let (started, waiting) = (Instant::now(), Waiting::new(&self.policy.name())?);
+        let goes_on = |progress| waiting.goes_on(progress);
+        let watch = Watch { clock: &|| started.elapsed(), goes_on: &goes_on };
+        let answer = batch::plan(&*self.policy, planner, &requests, &self.options, watch);
+        waiting.done();
+        let answer = answer.map_err(|error| DocumentError::about(file, "", error))?;
         if let Some((path, written)) = explain {
             write_alternatives(written, &answer)
                 .map_err(|source| DocumentError::Read { file: path.to_owned(), source })?;
         }
         answer.lines.iter().try_for_each(|line| write_line(output, line))?;
         write_line(output, &LastLine { batch: &answer.batch })
+    }
+}
+
+/// The one who waits at the terminal: sees the best so far, and ends the search with Ctrl-C; a second one ends the command.
+struct Waiting {
+    line: ProgressBar,
+    policy: String,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Waiting {
+    fn new(policy: &str) -> Result<Waiting, CliError> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, is_over.clone())
+            .and_then(|_| flag::register(SIGINT, is_over.clone()))
+            .map_err(|source| CliError::Io { doing: "waiting for signals", source })?;
+        let template = ProgressStyle::with_template("{spinner} {msg} {elapsed}; Ctrl-C takes the best so far");
+        let line = if shows_progress() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        Ok(Waiting {
+            line: template.map_or(line.clone(), |style| line.with_style(style)),
+            policy: policy.to_owned(),
+            is_over,
+        })
+    }
+
+    fn goes_on(&self, Progress { placed, value }: Progress) -> bool {
+        let value = value.map(|value| format!(", value {value}")).unwrap_or_default();
+        self.line.set_message(format!("{}: {placed} placed{value}", self.policy));
+        self.line.tick();
+        !self.is_over.load(Ordering::Relaxed)
+    }
+
+    fn done(&self) {
+        self.line.finish_and_clear();
+        if self.is_over.load(Ordering::Relaxed) {
+            eprintln!("the search was ended: this is the best that it had found");
+        }
     }
 }
 

@@ -46,14 +46,17 @@ pub fn run(context: &mut Context, args: &PlanArgs, grid: &Path, requests: &Path)
         let source = File::open(requests);
         Box::new(source.map_err(|source| DocumentError::Read { file: requests.to_owned(), source })?)
     };
-    let progress = progress_line();
     let mut output = BufWriter::new(context.output.sink());
     let input = BufReader::new(input);
     let result = match batch {
         Some(batch) => batch.plan(&planner, requests, input, &mut output),
-        None => plan_lines(&mut planner, requests, input, &mut output, &progress),
+        None => {
+            let progress = progress_line();
+            let planned = plan_lines(&mut planner, requests, input, &mut output, &progress);
+            progress.finish_and_clear();
+            planned
+        }
     };
-    progress.finish_and_clear();
     let flushed = output.flush().map_err(CliError::output);
     result.and(flushed)?;
     Ok(Exit::Done)

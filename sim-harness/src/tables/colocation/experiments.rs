@@ -2,9 +2,11 @@
 //!
 //! Invariant: all policies of an experiment plan the same batches.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use broker::batch::{self, BatchLine, ColocationForm, Given, Order, Policy, Thresholds, colocation, policy_named};
+use broker::batch::{
+    self, BatchLine, ColocationForm, Given, Order, Policy, Thresholds, Watch, colocation, policy_named,
+};
 use serde::Serialize;
 
 use super::setup::{self, Batch, Scenario};
@@ -109,8 +111,7 @@ pub(super) struct Timed {
 fn planned(batch: &Batch, policy: &dyn Policy) -> anyhow::Result<BatchLine> {
     let options = Given { order: Some(Order::Lpt), ..Given::default() }.options(policy)?;
     let started = Instant::now();
-    let clock: &dyn Fn() -> Duration = &|| started.elapsed();
-    Ok(batch::plan(policy, &batch.planner, &batch.requests, &options, clock)?.batch)
+    Ok(batch::plan(policy, &batch.planner, &batch.requests, &options, Watch::timed(&|| started.elapsed()))?.batch)
 }
 
 fn plain(batch: &Batch) -> anyhow::Result<BatchLine> {

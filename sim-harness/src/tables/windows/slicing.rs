@@ -3,14 +3,11 @@
 //! Source: chapter 4, figure 3 and the comparison with backfilling. The load is what the share Y of cycles says that are not wholly
 //! placed with k = 1; the local load that gives it is searched. Invariant: host times are compared over the cycles that both place whole.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use broker::{
-    batch::{self, BatchAnswer, BatchObjective, Options, policy_named},
+    batch::{self, BatchAnswer, BatchObjective, Options, Watch, policy_named},
     offline::OfflinePlanner,
     phases::Settings,
     request::{ObjectiveKind, Request},
@@ -153,7 +150,7 @@ fn answer(cycle: &Cycle, jobs: &[Request], policy: &str, objective: BatchObjecti
     let planner = OfflinePlanner::new(cycle.grid.clone(), Settings::default(), 1, false);
     let asked = jobs.iter().enumerate().map(setup::asked).collect::<anyhow::Result<Vec<_>>>()?;
     let options = Options { objective, ..Options::default() };
-    batch::plan(&*policy_named(policy)?, &planner, &asked, &options, &|| Duration::ZERO).context("a batch")
+    batch::plan(&*policy_named(policy)?, &planner, &asked, &options, Watch::NOBODY).context("a batch")
 }
 
 fn planned(cycle: &Cycle) -> anyhow::Result<Planned> {
