@@ -26,7 +26,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// How long anything may take before a test fails.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// The path of a binary of this workspace, built if need be.
 ///

@@ -46,7 +46,7 @@ use crate::{
     wire::{self, Dialect, Payload, Stamp},
 };
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A ledger that only counts.
 pub(crate) struct TestLedger {

@@ -79,6 +79,9 @@ pub struct TablesArgs {
     /// The clusters of the trace, for the study of quality: a file as of `kolo-sim replay`.
     #[arg(long, value_name = "FILE.machines", requires = "trace")]
     pub machines: Option<PathBuf>,
+    /// For the study of co-location, in place of drawn batches: a folder with folders that have grid.json and requests.jsonl.
+    #[arg(long, value_name = "FOLDER", requires = "study", conflicts_with_all = ["experiments", "html"])]
+    pub sets: Option<PathBuf>,
     /// Write a report with plots here: one self-contained page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

@@ -36,7 +36,7 @@ pub(super) struct Gain {
 }
 
 impl Gain {
-    fn of(plain: &BatchLine, own: &BatchLine) -> Gain {
+    pub(super) fn of(plain: &BatchLine, own: &BatchLine) -> Gain {
         let (plain_time, own_time) = (plain.run_time as f64, own.run_time as f64);
         Gain {
             run_time_percent: 100.0 * (1.0 - own_time / plain_time),
@@ -108,13 +108,14 @@ pub(super) struct Timed {
 }
 
 /// Plans a batch, longest first.
-fn planned(batch: &Batch, policy: &dyn Policy) -> anyhow::Result<BatchLine> {
+pub(super) fn planned(batch: &Batch, policy: &dyn Policy) -> anyhow::Result<BatchLine> {
     let options = Given { order: Some(Order::Lpt), ..Given::default() }.options(policy)?;
     let started = Instant::now();
     Ok(batch::plan(policy, &batch.planner, &batch.requests, &options, Watch::timed(&|| started.elapsed()))?.batch)
 }
 
-fn plain(batch: &Batch) -> anyhow::Result<BatchLine> {
+/// The same without pairs.
+pub(super) fn plain(batch: &Batch) -> anyhow::Result<BatchLine> {
     planned(batch, &*policy_named("in-order")?)
 }
 

@@ -4,6 +4,7 @@
 
 mod experiments;
 mod present;
+mod sets;
 mod setup;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,11 @@ const TIMED_HOSTS: [usize; 4] = [15, 30, 100, 600];
 /// # Errors
 /// When the page or the result cannot be written.
 pub(super) fn run(args: &TablesArgs, batches: u64) -> anyhow::Result<ExitCode> {
+    if let Some(folder) = &args.sets {
+        let groups = sets::groups(folder)?;
+        args.output.print(|| sets::text(&groups), &groups).context("standard output")?;
+        return Ok(ExitCode::SUCCESS);
+    }
     check_places(args.html.iter())?;
     let progress = Progress::new("batches", experiments::drawn(batches));
     let study = Colocation {

@@ -1,7 +1,7 @@
 //! The source's scenarios, and batches as they are drawn.
 //!
-//! Source: section 4.5.2 of the thesis on co-location. What it leaves open: a job's largest and smallest factor come from its largest demand
-//! (at most a whole host) and a ratio whose mean is 3.5; the demand that adds up to 24 hours of all hosts is that for what a job needs most
+//! Source: section 4.5.2 of the thesis on co-location. What it leaves open: a job's smallest factor comes from its largest demand, the largest one (at
+//! most a whole host) from a ratio whose mean is 3.5; the demand that adds up to 24 hours of all hosts is that for what a job needs most
 //! of. Invariant: a seed, a scenario and a number give the same batch.
 
 use anyhow::Context;
@@ -65,10 +65,10 @@ fn random(seed: u64, scenario: Scenario, number: u64) -> Xoshiro256PlusPlus {
 /// The smallest and the largest factor of a job, in thousandths, by what it needs most of.
 fn factors(most: u32, random: &mut impl Rng) -> (u32, u32) {
     let most = f64::from(most) / f64::from(HOST);
-    let largest = random.random_range(most..=1.0);
-    // The mean of 1.25 to 5, drawn so, is 3.5.
+    let smallest = random.random_range(LEAST.0..=LEAST.1.min(most));
+    // The mean of 1.25 to 5, drawn so, is 3.5; many can grow to a whole host, and no further.
     let ratio = 5.0 - 3.75 * random.random_range(0.0_f64..=1.0).powf(1.5);
-    let smallest = (largest / ratio).clamp(LEAST.0, LEAST.1).min(most);
+    let largest = (smallest * ratio).clamp(most, 1.0);
     ((smallest / most * 1000.0).ceil() as u32, (largest / most * 1000.0).floor() as u32)
 }
 
