@@ -28,6 +28,7 @@ use crate::{
     wire::{
         WireAnswer, WireRequest,
         check::{check_snapshot, check_version},
+        site_is_busy,
     },
 };
 
@@ -96,6 +97,12 @@ impl Core {
         &self.shared
     }
 
+    /// What waits for this node.
+    #[cfg(test)]
+    pub(crate) fn inbound(&self) -> &InboundQueue {
+        &self.inbound
+    }
+
     pub(crate) async fn ask(
         &self,
         site: &SiteId,
@@ -111,7 +118,7 @@ impl Core {
                 self.note_version(site, &answer);
                 Ok(answer)
             }
-            Ok(WireAnswer::Busy) => Err(AskError::Busy),
+            Ok(WireAnswer::Busy) => Ok(site_is_busy()),
             Ok(other) => Err(unexpected(&other)),
             Err(error) => Err(error),
         };

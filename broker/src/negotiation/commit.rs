@@ -407,7 +407,10 @@ impl Negotiation {
                     Err(why) => why.clone(),
                 };
                 self.record.history.report(site, ReportedAnswer::Silent(what), after);
-                self.search.exclude_silent(site);
+                match answer {
+                    Ok(SiteAnswer::Refused(_)) => self.search.note_busy(site),
+                    _ => self.search.exclude_silent(site),
+                }
                 self.abort(now);
             }
             // Without an answer the site may have confirmed or not: only the same question settles that.

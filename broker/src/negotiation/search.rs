@@ -40,6 +40,9 @@ const SHARE_REFUSALS_MAX: u32 = 3;
 /// A site that has refused so often because of its price is left out.
 const PRICE_REFUSALS_MAX: u32 = 4;
 
+/// A site that was busy is asked again after the shortest wait, doubled so often.
+const BUSY_DOUBLINGS: u32 = 4;
+
 /// What the search is for: all of the request's demand, or what is left of it when its reservation has lost seats.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
@@ -159,6 +162,10 @@ pub(super) struct Search {
     planned_at: Time,
     /// How often each site has refused because of its price.
     price_refusals: BTreeMap<SiteId, u32>,
+    /// Sites that have been busy once.
+    were_busy: BTreeSet<SiteId>,
+    /// The last attempt has met one for the first time.
+    waits_for_busy: bool,
     /// Attempts of this search; those before a crash do not count against its limits.
     attempts: u32,
     /// Attempts that failed on a hold of another request.
@@ -187,6 +194,8 @@ impl Search {
             due: Cost::ZERO,
             planned_at: Time::ZERO,
             price_refusals: BTreeMap::new(),
+            were_busy: BTreeSet::new(),
+            waits_for_busy: false,
             attempts: 0,
             held_by_others: 0,
         }
@@ -475,6 +484,15 @@ impl Search {
         }
     }
 
+    /// A site has had no room for a question: it is asked once more after a while, and then left out.
+    pub(super) fn note_busy(&mut self, site: &SiteId) {
+        if self.were_busy.insert(site.clone()) {
+            self.waits_for_busy = true;
+        } else {
+            self.exclude_silent(site);
+        }
+    }
+
     /// Leaves out a site that did not answer.
     pub(super) fn exclude_silent(&mut self, site: &SiteId) {
         self.excluded.insert(site.clone(), Exclusion::Silent);
@@ -522,7 +540,7 @@ impl Search {
                 false
             }
             RefusalReason::Busy => {
-                self.exclude_silent(site);
+                self.note_busy(site);
                 false
             }
             // The site would refuse for the same reason again.
@@ -548,14 +566,16 @@ impl Search {
 
     /// The wait before the next attempt; none when no attempt is left. It grows with every conflict, and has jitter so that two
     /// rivals part.
-    pub(super) fn wait_for_attempt(&self, settings: &NegotiationSettings, random: &mut impl Rng) -> Option<Millis> {
+    pub(super) fn wait_for_attempt(&mut self, settings: &NegotiationSettings, random: &mut impl Rng) -> Option<Millis> {
         if self.attempts >= settings.max_attempts {
             return None;
         }
-        if self.held_by_others == 0 {
+        let is_for_busy = std::mem::take(&mut self.waits_for_busy);
+        if self.held_by_others == 0 && !is_for_busy {
             return Some(Millis(0));
         }
-        let doublings = self.held_by_others.saturating_sub(1).min(16);
+        let least = if is_for_busy { BUSY_DOUBLINGS } else { 0 };
+        let doublings = self.held_by_others.saturating_sub(1).clamp(least, 16);
         let longest = (settings.backoff_min.0 << doublings).min(settings.backoff_max.0);
         Some(Millis(random.random_range(longest / 2..=longest)))
     }

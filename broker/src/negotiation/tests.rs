@@ -590,12 +590,32 @@ fn a_plan_that_need_not_be_kept_to_is_tried_first_and_then_another_is_looked_for
     let is_hold = |output: &Output| matches!(output, Output::Ask { purpose: Purpose::Hold, .. });
     assert!(run.outputs.iter().all(is_hold) && run.outputs.len() == 2, "{:?}", run.outputs);
     run.answer("a", Purpose::Hold, held(7));
-    run.answer("b", Purpose::Hold, refused(RefusalReason::Busy));
+    run.answer("b", Purpose::Hold, refused(RefusalReason::TooFarAhead(9)));
     let wanted = run.wanted();
     assert_eq!(wanted[..2], ["Release 1 a", "Release 1 b"], "{wanted:?}");
     assert!(wanted[2].starts_with("find"), "{wanted:?}");
     run.find(&["a", "c"]);
     assert!(run.outputs.iter().all(is_hold) && run.negotiation.record().last_attempt == 2, "{:?}", run.outputs);
+}
+
+#[test]
+fn a_site_that_is_busy_is_asked_once_more_after_a_while_and_then_left_out() {
+    let mut run = Run::holding();
+    for (answered_at, left_out) in [(20, "{}"), (1_000, r#"{"b"}"#)] {
+        run.answer("a", Purpose::Hold, held(7));
+        run.answer("b", Purpose::Hold, refused(RefusalReason::Busy));
+        if left_out == "{}" {
+            let due = run.negotiation.poll_timeout().unwrap().0;
+            assert!(due > answered_at + 20 && due < answered_at + 100, "{due}");
+            run.time_passes_to(due);
+        }
+        assert_eq!(run.wanted().last().unwrap(), &format!("find, without {left_out}"));
+        run.find(&["a", "b"]);
+    }
+    let mut run = booking();
+    run.answer("a", Purpose::Confirm, refused(RefusalReason::Busy));
+    run.time_passes_to(200);
+    assert_eq!(run.wanted().last().unwrap(), "find, without {}", "it may have booked, and is given back");
 }
 
 #[test]

@@ -10,9 +10,10 @@ pub struct Limits {
     /// otherwise have a million questions.
     pub sites_eager_max: usize,
     /// Requests of others that wait for the node. Above it they are answered "busy" at once: a hold that waits longer
-    /// than the asker's time-out is worthless.
+    /// than the asker's time-out is worthless. Each site may have at most as many as are left for all.
     pub inbound_queue: usize,
-    /// Requests of others that are open, including those being worked on.
+    /// Messages of others that are open, including those being worked on. Each peer may have at most as many as are left for all, and
+    /// no more than [`Limits::asks_per_peer_max`].
     pub inbound_open_max: usize,
     /// Direct requests of this node that are on the wire.
     pub asks_open_max: usize,
@@ -50,10 +51,12 @@ pub struct Limits {
     /// Streams a second that one connection may open; twice as many may come at once. More waits at the sender.
     pub streams_per_connection_per_s: u32,
     /// Direct requests a second that one peer may send; twice as many may come at once. More is answered "busy", and
-    /// in the end with a ban. An answer with schedules or adverts counts for [`HEAVY_ANSWER`] requests.
+    /// in the end with a ban. An answer with schedules or adverts counts for [`HEAVY_ANSWER`] requests, a hold for one more with every
+    /// sixteen seats.
     pub asks_per_peer_per_s: u32,
     /// KiB a second of answers with schedules, adverts, revocations or bookings that one peer may have; sixteen times as many, and
-    /// all that was asked before the first answer, may come at once. A peer that has had more is answered "busy".
+    /// all that was asked before the first answer, may come at once. A peer that has had more is answered "busy", and refusals show it
+    /// nothing.
     pub answers_per_peer_kib_per_s: u32,
     /// Bans that are remembered; above it the one that ends soonest is lifted.
     pub bans_max: usize,
@@ -86,7 +89,7 @@ impl Default for Limits {
         Limits {
             sites_max: 4096,
             sites_eager_max: 64,
-            inbound_queue: 256,
+            inbound_queue: 512,
             inbound_open_max: 512,
             asks_open_max: 1024,
             asks_per_peer_max: 64,

@@ -1,13 +1,16 @@
 //! Requests of other sites: queued for the node, or answered at once by this crate.
 //!
-//! Invariant: at most `inbound_open_max` are open; every one gets an answer, "busy" at worst. A peer that asks faster than
-//! its tokens come back is answered "busy" before anything is looked at.
+//! Invariant: at most `inbound_open_max` are open, of one peer at most `asks_per_peer_max` and at most as many as are left; every one
+//! gets an answer, "busy" at worst. A peer that asks faster than its tokens come back is answered "busy" before anything is looked at.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use broker::{
     ids::{Network, SiteId},
-    protocol::{LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{SiteAnswer, SiteRequest},
 };
 use futures::{
     FutureExt as _, StreamExt as _,
@@ -25,7 +28,7 @@ use crate::{
     identity::peer_of_site,
     membership::Members,
     shared::Shared,
-    wire::{ANSWER_BYTES_MAX, WireAnswer, WireRequest},
+    wire::{ANSWER_BYTES_MAX, WireAnswer, WireRequest, site_is_busy},
 };
 
 /// An answer and the stream that waits for it.
@@ -40,6 +43,8 @@ pub(crate) struct Serving {
     inbound: InboundQueue,
     schedules: ScheduleServer,
     open: FuturesUnordered<Open>,
+    /// Only peers with something open.
+    open_of: BTreeMap<PeerId, usize>,
     tokens: Buckets<PeerId>,
     /// KiB of large answers.
     answered_kib: Buckets<PeerId>,
@@ -59,16 +64,15 @@ impl Serving {
         let tokens = Buckets::new(Rate::per_s(per_s, per_s.saturating_mul(2)), limits.sites_max);
         let kib_per_s = limits.answers_per_peer_kib_per_s;
         let answered_kib = Buckets::new(Rate::per_s(kib_per_s, kib_per_s.saturating_mul(16)), limits.sites_max);
-        let (open, dial_backs) = (FuturesUnordered::new(), DialBacks::default());
-        Serving { shared, inbound, schedules, open, tokens, answered_kib, dial_backs }
+        let (open, open_of, dial_backs) = (FuturesUnordered::new(), BTreeMap::new(), DialBacks::default());
+        Serving { shared, inbound, schedules, open, open_of, tokens, answered_kib, dial_backs }
     }
 
     /// Takes the tokens of a request, none if it is of an unknown kind; the answer that it gets when its peer has too few.
     pub(crate) fn throttle(&mut self, from: PeerId, request: Option<&WireRequest>) -> Option<WireAnswer> {
         let of_node = request.map_or(1, WireRequest::site_requests);
         let is_site = request.is_some() && of_node > 0;
-        // At most 32 requests.
-        let tokens = if of_node > 0 { of_node as u64 } else { HEAVY_ANSWER };
+        let tokens = request.map_or(HEAVY_ANSWER, WireRequest::tokens);
         if self.take_tokens(from, tokens) {
             return None;
         }
@@ -99,7 +103,7 @@ impl Serving {
         self.shared.counters.add(Counter::AsksIn, request.site_requests().max(1) as u64);
         let (peer, now) = (peer_of_site(&from), self.shared.clock.now());
         let is_too_much = request.may_bring_much() && peer.is_some_and(|peer| self.answered_kib.is_spent(&peer, now));
-        if is_too_much || self.open.len() >= self.shared.config.limits.inbound_open_max {
+        if is_too_much || !self.has_room_for(peer.as_ref()) {
             self.shared.count(Counter::AsksInBusy);
             let is_site = matches!(request, WireRequest::Site(_));
             let answer = if is_site { WireAnswer::Site(site_is_busy()) } else { WireAnswer::Busy };
@@ -162,7 +166,18 @@ impl Serving {
         let patience = self.shared.config.intervals.request;
         let answer = async move { (channel, time::timeout(patience, answer).await.unwrap_or(WireAnswer::Busy)) };
         self.open.push(answer.map(move |served| (peer, served)).boxed());
+        if let Some(peer) = peer {
+            *self.open_of.entry(peer).or_default() += 1;
+        }
         None
+    }
+
+    /// Whether one more may be open of a peer. No honest one has more than so many on the wire.
+    fn has_room_for(&self, peer: Option<&PeerId>) -> bool {
+        let limits = &self.shared.config.limits;
+        let left = limits.inbound_open_max.saturating_sub(self.open.len());
+        let of_peer = peer.and_then(|peer| self.open_of.get(peer)).copied().unwrap_or_default();
+        of_peer < left.min(limits.asks_per_peer_max)
     }
 
     /// The answer to one of many; none when it is not ready in time.
@@ -185,16 +200,22 @@ impl Serving {
 
     /// The next answer that is ready; never, while nothing is open.
     pub(crate) async fn next(&mut self) -> Served {
-        let Some((peer, served)) = self.open.next().await else { return std::future::pending().await };
+        let Some((peer, mut served)) = self.open.next().await else { return std::future::pending().await };
         if let Some(peer) = peer {
-            self.answered_kib.charge(peer, served.1.size_kib(), self.shared.clock.now());
+            let now = self.shared.clock.now();
+            if self.answered_kib.is_spent(&peer, now) {
+                served.1.shorten();
+            }
+            self.answered_kib.charge(peer, served.1.size_kib(), now);
+            if let Entry::Occupied(mut open) = self.open_of.entry(peer) {
+                *open.get_mut() -= 1;
+                if *open.get() == 0 {
+                    open.remove();
+                }
+            }
         }
         served
     }
-}
-
-fn site_is_busy() -> SiteAnswer {
-    SiteAnswer::Refused(Refusal { reason: RefusalReason::Busy, version: LedgerVersion::default(), hosts: Vec::new() })
 }
 
 /// The revocations from number `from` on that fit into an answer, and how many there are in all.

@@ -2,12 +2,12 @@
 
 use broker::{
     cost::Cost,
-    protocol::{PublicBooking, Refusal, RefusalReason},
+    protocol::{HostState, PublicBooking, Refusal, RefusalReason},
 };
 
 use super::*;
 use crate::{
-    AskError, StartError,
+    AskError, InboundRequest, StartError,
     wire::{WireAnswer, WireRequest},
 };
 
@@ -136,6 +136,76 @@ async fn who_has_had_large_answers_waits_before_the_next() {
     let small = ask(&b, inquiry(&b));
     answer_next(&mut a, SiteAnswer::Settled).await;
     assert_eq!(small.await.unwrap(), Ok(SiteAnswer::Settled), "what finishes an attempt is not held up");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_had_large_refusals_is_shown_no_more() {
+    let mut a = node_with(&[], |config| config.limits.answers_per_peer_kib_per_s = 1).await;
+    let b = node(&a.discovery.listen_addresses()).await;
+    let (discovery, site) = (b.discovery.clone(), a.discovery.site_id().clone());
+    eventually("connected", || !discovery.status().connected.is_empty()).await;
+    let host = |number: u32| HostState {
+        host: HostId::new(&format!("h{number}")).unwrap(),
+        schedule: Schedule::default(),
+        held: Vec::new(),
+    };
+    let refused = |hosts: Vec<HostState>| {
+        let reason = RefusalReason::HeldByAnother { host: HostId::new("h0").unwrap(), resource: cpu() };
+        SiteAnswer::Refused(Refusal { reason, version: LedgerVersion::default(), hosts })
+    };
+    let shown = refused((0..1_000).map(host).collect());
+    let ask = || discovery.ask(&site, inquiry(&b), Millis(10_000));
+    let (first, _) = tokio::join!(ask(), answer_next(&mut a, shown.clone()));
+    assert_eq!(first, Ok(shown.clone()));
+    let (second, _) = tokio::join!(ask(), answer_next(&mut a, shown.clone()));
+    assert_eq!(second, Ok(refused(Vec::new())));
+    let twice = async {
+        for _ in 0..2 {
+            answer_next(&mut a, shown.clone()).await;
+        }
+    };
+    let (third, fourth, ()) = tokio::join!(ask(), ask(), twice);
+    assert_eq!((third, fourth), (Ok(refused(Vec::new())), Ok(refused(Vec::new()))), "also in one message");
+}
+
+/// One peer asks more at once than one may have open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_asks_too_much_at_once_keeps_nobody_waiting() {
+    const ASKED: usize = 150;
+    const OPEN_MAX: usize = 64;
+    let mut a = node(&[]).await;
+    let known = a.discovery.listen_addresses();
+    let greedy = |config: &mut DiscoveryConfig| {
+        (config.limits.asks_per_peer_max, config.limits.streams_max) = (ASKED, 4 * ASKED);
+    };
+    let (greedy, honest) = (node_with(&known, greedy).await, node(&known).await);
+    let site = a.discovery.site_id().clone();
+    let connected =
+        || [&greedy, &honest].iter().all(|node| node.discovery.status().connected.contains(a.discovery.site_id()));
+    eventually("connected", connected).await;
+    let ask = |from: &Node| {
+        let (discovery, site) = (from.discovery.clone(), site.clone());
+        // Of a kind that has a message for itself.
+        tokio::spawn(async move { discovery.ask(&site, SiteRequest::Bookings { after: None }, Millis(20_000)).await })
+    };
+    let waits = |of: &Node| a.discovery.core().inbound().count_of(of.discovery.site_id());
+    let asked: Vec<_> = (0..ASKED).map(|_| ask(&greedy)).collect();
+    let answered = || asked.iter().filter(|ask| ask.is_finished()).count();
+    eventually("the rest is refused", || answered() == ASKED - OPEN_MAX).await;
+    assert_eq!(waits(&greedy), OPEN_MAX);
+    let theirs = ask(&honest);
+    eventually("the other asks", || waits(&honest) == 1).await;
+    let first: Vec<_> = std::iter::from_fn(|| a.inbound.try_next()).take(2).collect();
+    let turns: Vec<&SiteId> = first.iter().map(|request| &request.from).collect();
+    assert_eq!(turns, [greedy.discovery.site_id(), honest.discovery.site_id()]);
+    first.into_iter().for_each(|request| request.reply.answer(SiteAnswer::Settled));
+    assert_eq!(theirs.await.unwrap(), Ok(SiteAnswer::Settled));
+    while let Some(InboundRequest { reply, .. }) = a.inbound.try_next() {
+        reply.answer(SiteAnswer::Settled);
+    }
+    let answers = futures::future::join_all(asked).await;
+    let settled = answers.iter().filter(|answer| matches!(answer, Ok(Ok(SiteAnswer::Settled)))).count();
+    assert_eq!(settled, OPEN_MAX);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

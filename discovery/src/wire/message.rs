@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use broker::{
     ids::{HostId, SiteId},
-    protocol::{FoundBooking, LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
+    protocol::{FoundBooking, LedgerVersion, Refusal, RefusalReason, ScheduleSnapshot, SiteAnswer, SiteRequest},
     schedule::Schedule,
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::check::{UNITS_PER_SITE_MAX, steps_of};
+use crate::config::HEAVY_ANSWER;
 
 /// What one node asks another.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,6 +83,15 @@ impl WireRequest {
         }
     }
 
+    /// How many of its peer's tokens it costs.
+    pub(crate) fn tokens(&self) -> u64 {
+        match self {
+            WireRequest::Site(request) => tokens_of(request),
+            WireRequest::Many(requests) => requests.iter().map(tokens_of).sum(),
+            _ => HEAVY_ANSWER,
+        }
+    }
+
     /// These requests as one message.
     pub(crate) fn many(mut requests: Vec<SiteRequest>) -> Option<WireRequest> {
         if requests.len() < 2 { requests.pop().map(WireRequest::Site) } else { Some(WireRequest::Many(requests)) }
@@ -97,8 +107,8 @@ impl WireRequest {
         matches!(self, WireRequest::Site(_)) && !self.may_bring_much()
     }
 
-    /// Whether its answer is large as a rule: schedules, adverts, revocations or bookings. What a refused hold shows is charged to its
-    /// peer, but holds are not refused for that.
+    /// Whether its answer is large as a rule: schedules, adverts, revocations or bookings. Holds are not refused for what a refused one
+    /// shows, but when that was too much, refusals show nothing: [`WireAnswer::shorten`].
     pub(crate) fn may_bring_much(&self) -> bool {
         match self {
             WireRequest::Site(request) => matches!(request, SiteRequest::Bookings { .. } | SiteRequest::Lookup(_)),
@@ -107,6 +117,22 @@ impl WireRequest {
         }
     }
 }
+
+/// What a site without room for a request answers to it.
+pub(crate) fn site_is_busy() -> SiteAnswer {
+    SiteAnswer::Refused(Refusal { reason: RefusalReason::Busy, version: LedgerVersion::default(), hosts: Vec::new() })
+}
+
+/// Each seat of a hold is work for the ledger, and one more host in a refusal.
+fn tokens_of(request: &SiteRequest) -> u64 {
+    match request {
+        SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. } => 1 + (hold.grants.len() / SEATS_PER_TOKEN) as u64,
+        _ => 1,
+    }
+}
+
+/// Seats of a hold that cost as much as one request more.
+const SEATS_PER_TOKEN: usize = 16;
 
 /// About how much an answer takes on the wire; nothing for a small one.
 fn site_answer_bytes(answer: &SiteAnswer) -> usize {
@@ -139,6 +165,20 @@ const STEP_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 64;
 
 impl WireAnswer {
+    /// Leaves out of refusals what is free instead: the peer has had too much.
+    pub(crate) fn shorten(&mut self) {
+        let shorten = |answer: &mut SiteAnswer| {
+            if let SiteAnswer::Refused(refusal) = answer {
+                refusal.hosts.clear();
+            }
+        };
+        match self {
+            WireAnswer::Site(answer) => shorten(answer),
+            WireAnswer::Many(answers) => answers.iter_mut().flatten().for_each(shorten),
+            _ => {}
+        }
+    }
+
     /// About how much it takes on the wire, rounded down: small answers cost nothing.
     pub(crate) fn size_kib(&self) -> u64 {
         let bytes: usize = match self {

@@ -15,6 +15,7 @@ pub mod names;
 mod tariffs;
 mod verdict;
 
+pub(crate) use self::message::site_is_busy;
 pub use self::{
     ask::{ASK_VERSIONS, answer_bytes, answer_in, request_bytes},
     ask_version::{AskVersion, Written},
