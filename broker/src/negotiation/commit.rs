@@ -101,7 +101,7 @@ pub(super) fn asked_sites(state: &State) -> BTreeSet<SiteId> {
     match state {
         State::Holding { sites, .. } | State::Confirming { sites, .. } => sites.keys().cloned().collect(),
         State::Finding
-        | State::PlanningAgain
+        | State::PlanningAgain { .. }
         | State::BackingOff { .. }
         | State::Reserved { .. }
         | State::Closed { .. } => BTreeSet::new(),

@@ -90,8 +90,11 @@ const ATTEMPTS_PER_RUN: u32 = 100_000;
 enum State {
     /// Discovery is asked.
     Finding,
-    /// An attempt has failed: the next plan is for the hosts of the last one, if that is worth it.
-    PlanningAgain,
+    /// An attempt has failed: the next plan is for the hosts of the last one, if that is worth it; if not, discovery is asked after
+    /// this wait.
+    PlanningAgain {
+        wait: Millis,
+    },
     Holding {
         plan: Plan,
         sites: BTreeMap<SiteId, Site>,
@@ -237,7 +240,7 @@ impl Negotiation {
             };
         }
         match &self.state {
-            State::Finding | State::PlanningAgain => Stage::Planning,
+            State::Finding | State::PlanningAgain { .. } => Stage::Planning,
             State::Holding { plan, .. } => Stage::Holding(plan),
             State::Confirming { plan, .. } => Stage::Confirming(plan),
             State::BackingOff { .. } => Stage::BackingOff,
@@ -273,7 +276,7 @@ impl Negotiation {
     pub fn poll_timeout(&self) -> Option<Millis> {
         let patience = self.search.started() + self.settings.patience;
         let of_state = match &self.state {
-            State::Finding | State::PlanningAgain => Some(patience),
+            State::Finding | State::PlanningAgain { .. } => Some(patience),
             State::Holding { asked_at, refused_until, .. } => {
                 let timeout = self.holding_ends_at(*asked_at).min(patience);
                 Some(refused_until.map_or(timeout, |until| until.min(timeout)))
@@ -377,13 +380,12 @@ impl Negotiation {
 
     /// After an attempt that has failed: plans on the hosts of the last plan, or asks discovery.
     fn plan_again(&mut self, now: Now, observer: &mut impl PhaseObserver) {
-        if !matches!(self.state, State::PlanningAgain) {
-            return;
-        }
+        let State::PlanningAgain { wait } = self.state else { return };
         self.search.note_due(self.record.due_at_most());
         match self.search.plan_again(now, &self.settings, &mut self.random, observer) {
             Some((round, next)) => self.go_on(now, round, next),
-            None => self.find(),
+            None if wait == Millis(0) => self.find(),
+            None => self.state = State::BackingOff { until: now.monotonic + wait },
         }
     }
 
@@ -433,7 +435,7 @@ impl Negotiation {
         Some(Outcome::Failed(Failure::Refused { site, detail: format!("the plan that was handed in: {why}") }))
     }
 
-    /// Waits before the next attempt, or gives up when none is left.
+    /// Plans again with what the refusal has shown, or waits before the next attempt; gives up when none is left.
     fn back_off(&mut self, now: Now) {
         if let Some(outcome) = self.outcome_of_handed_plan() {
             return self.close(now, outcome);
@@ -441,8 +443,8 @@ impl Negotiation {
         let Some(wait) = self.search.wait_for_attempt(&self.settings, &mut self.random) else {
             return self.close(now, Outcome::Failed(Failure::PatienceOver { attempts: self.search.attempts() }));
         };
-        if wait == Millis(0) {
-            self.state = State::PlanningAgain;
+        if wait == Millis(0) || self.search.has_learned() {
+            self.state = State::PlanningAgain { wait };
         } else {
             self.state = State::BackingOff { until: now.monotonic + wait };
         }

@@ -115,6 +115,23 @@ enum Exclusion {
     Refused(String),
 }
 
+/// What a refusal has shown of the site's hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Learned {
+    /// What is free.
+    Free,
+    /// That others hold what would be free: a plan around it may do as well.
+    Held,
+}
+
+/// How a plan minds the holds of others that refusals have shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Ignored,
+    AvoidedIfPossible,
+    Avoided,
+}
+
 /// What follows from the hosts that were found.
 pub(super) enum Next {
     /// Ask discovery again, for more hosts.
@@ -148,8 +165,8 @@ pub(super) struct Search {
     planned_on: Option<(Found, i64)>,
     /// Plans made on them since discovery was asked.
     replans: u32,
-    /// The last attempt was refused by a site that has shown what is free.
-    has_learned: bool,
+    /// What the site has shown by which the last attempt was refused.
+    learned: Option<Learned>,
     /// The last site that has refused to give more than a share of it, and its words.
     limited_by: Option<(SiteId, String)>,
     /// How often each site has refused so.
@@ -187,7 +204,7 @@ impl Search {
             hints: Hints::default(),
             planned_on: None,
             replans: 0,
-            has_learned: false,
+            learned: None,
             limited_by: None,
             share_refusals: BTreeMap::new(),
             missed_finds: 0,
@@ -270,7 +287,7 @@ impl Search {
             let wait = self.look_again(&found, settings);
             return (round, wait.unwrap_or_else(|| Next::End(self.outcome_of_shortage(&found, reason))));
         }
-        match self.plan(now, &found, settings, random, observer) {
+        match self.plan(now, &found, self.holds(), settings, random, observer) {
             PlanOutcome::Allocated(plan) => self.planned(found, plan),
             PlanOutcome::Rejected(rejection) => {
                 let round = self.round(&found, RoundOutcome::Rejected(rejection.reason.clone()));
@@ -289,12 +306,11 @@ impl Search {
         observer: &mut impl PhaseObserver,
     ) -> Option<(Round, Next)> {
         let (mut found, value) = self.planned_on.take()?;
-        if !std::mem::take(&mut self.has_learned) || self.replans >= REPLANS_MAX {
-            return None;
-        }
+        let learned = self.learned.take().filter(|_| self.replans < REPLANS_MAX)?;
         self.replans += 1;
         found.hosts.retain(|host| !self.excluded.contains_key(&host.site));
-        match self.plan(now, &found, settings, random, observer) {
+        let holds = if learned == Learned::Held { Holds::Avoided } else { self.holds() };
+        match self.plan(now, &found, holds, settings, random, observer) {
             PlanOutcome::Allocated(plan) => {
                 // Time passes, so what was the earliest start may be over.
                 let is_start = plan.objective.kind == ObjectiveKind::Start;
@@ -365,13 +381,23 @@ impl Search {
         })
     }
 
-    /// Phases II to V on the hosts found, with newer schedules where a refusal has shown them. The plan avoids holds of others only
-    /// after two attempts in a row have met one: most holds go away or become reservations at once, and a plan around a hold that
-    /// goes away starts later than it need.
+    /// How a plan on hosts that were found minds the holds of others. It avoids them only after two attempts have met one: most go away
+    /// or become reservations at once, and a plan around a hold that goes away starts later than it need.
+    fn holds(&self) -> Holds {
+        if self.held_by_others >= 2 { Holds::AvoidedIfPossible } else { Holds::Ignored }
+    }
+
+    /// Whether [`Search::plan_again`] has something new to plan with.
+    pub(super) fn has_learned(&self) -> bool {
+        self.learned.is_some()
+    }
+
+    /// Phases II to V on the hosts found, with newer schedules where a refusal has shown them.
     fn plan(
         &mut self,
         now: Now,
         found: &Found,
+        holds: Holds,
         settings: &NegotiationSettings,
         random: &mut impl Rng,
         observer: &mut impl PhaseObserver,
@@ -379,7 +405,6 @@ impl Search {
         let earliest = self.problem.earliest.max(now.utc);
         let effort = self.problem.effort.unwrap_or(settings.planner.effort);
         let seed = random.random();
-        let around_holds = self.held_by_others >= 2;
         self.planned_at = now.utc;
         let this = &*self;
         let run = |with_holds: bool, observer: &mut dyn PhaseObserver| {
@@ -397,8 +422,8 @@ impl Search {
             let jobs = shapes.map(|(shape, demand)| (*shape, job(demand)));
             plan_best(jobs, &candidates, effort, seed, observer)
         };
-        match run(around_holds, observer) {
-            PlanOutcome::Rejected(_) if around_holds => run(false, observer),
+        match run(holds != Holds::Ignored, observer) {
+            PlanOutcome::Rejected(_) if holds == Holds::AvoidedIfPossible => run(false, observer),
             outcome => outcome,
         }
     }
@@ -488,6 +513,7 @@ impl Search {
     pub(super) fn note_busy(&mut self, site: &SiteId) {
         if self.were_busy.insert(site.clone()) {
             self.waits_for_busy = true;
+            self.learned = None;
         } else {
             self.exclude_silent(site);
         }
@@ -508,14 +534,16 @@ impl Search {
         let is_conflict = match &refusal.reason {
             RefusalReason::HeldByAnother { .. } | RefusalReason::OtherAttempt => {
                 self.held_by_others += 1;
+                let shows_holds = refusal.hosts.iter().any(|state| !state.held.is_empty());
+                self.learned = shows_holds.then_some(Learned::Held);
                 true
             }
             RefusalReason::NotEnough { .. } => {
-                self.has_learned = !refusal.hosts.is_empty();
+                self.learned = (!refusal.hosts.is_empty()).then_some(Learned::Free);
                 true
             }
             RefusalReason::UplinkFull { .. } if self.knows_uplink(site) => {
-                self.has_learned = !refusal.hosts.is_empty();
+                self.learned = (!refusal.hosts.is_empty()).then_some(Learned::Free);
                 true
             }
             RefusalReason::PriceChanged { host, tariff } => {
@@ -526,11 +554,11 @@ impl Search {
                 if *refusals >= PRICE_REFUSALS_MAX || self.hints.has_tariff(site, (host, tariff), found) {
                     self.excluded.insert(site.clone(), Exclusion::Refused(refusal.reason.to_string()));
                 }
-                self.has_learned = true;
+                self.learned = Some(Learned::Free);
                 false
             }
             RefusalReason::NotAllowed(denial) if refusal.shows_what_is_free() => {
-                self.has_learned = true;
+                self.learned = Some(Learned::Free);
                 self.limited_by = Some((site.clone(), denial.to_string()));
                 let refusals = self.share_refusals.entry(site.clone()).or_default();
                 *refusals += 1;

@@ -370,6 +370,49 @@ fn a_conflict_with_another_request_is_waited_out() {
     assert_eq!(run.wanted(), ["find, without {}"], "the site is asked again");
 }
 
+/// A site's host is held by somebody else, all of it, in this window.
+fn held_by_another(start: i64, end: i64) -> SiteAnswer {
+    let (cpu, h) = (ResourceName::new("cpu").unwrap(), HostId::new("h").unwrap());
+    let window = Window { start: Time(start), end: Time(end) };
+    let held = vec![(window, Amounts::from([(cpu.clone(), Amount(CAPACITY))]))];
+    let reason = RefusalReason::HeldByAnother { host: h.clone(), resource: cpu };
+    let hosts = vec![HostState { host: h, schedule: Schedule::default(), held }];
+    SiteAnswer::Refused(Refusal { reason, version: version(1), hosts })
+}
+
+#[test]
+fn a_hold_of_another_is_planned_around_at_once_where_that_costs_no_time() {
+    let sites = ["a", "b", "c", "d"];
+    let asked = |run: &Run| -> BTreeSet<String> { run.holds().into_iter().map(|(site, ..)| site).collect() };
+    let mut rivals = [Run::new(record(), false), Run::new(record(), false)];
+    for run in &mut rivals {
+        run.find(&sites);
+    }
+    let [first, second] = rivals.each_ref().map(asked);
+    assert_eq!(first, second, "both want the same hosts");
+    // Each has one of them, and the other has the other.
+    for (run, taken) in rivals.iter_mut().zip(&first) {
+        let other = first.iter().find(|site| *site != taken).unwrap();
+        run.answer(other, Purpose::Hold, held(7));
+        run.answer(taken, Purpose::Hold, held_by_another(0, 100_000));
+        assert!(run.wanted().iter().all(|what| !what.starts_with("find")), "{:?}", run.wanted());
+        let again = asked(run);
+        assert!(again.len() == 2 && !again.contains(taken), "{again:?}");
+        for site in &again {
+            run.answer(site, Purpose::Hold, held(8));
+        }
+        assert!(matches!(run.negotiation.stage(), Stage::Confirming(_)));
+    }
+    // Where the start would be later, the hold is waited out: it may go away.
+    let mut run = Run::holding();
+    run.answer("a", Purpose::Hold, held(7));
+    run.answer("b", Purpose::Hold, held_by_another(0, 100_000));
+    assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b"]);
+    assert!(matches!(run.negotiation.stage(), Stage::BackingOff));
+    run.time_passes_to(1_000);
+    assert_eq!(run.wanted(), ["find, without {}"]);
+}
+
 /// A site has no room, and shows that.
 fn not_enough() -> SiteAnswer {
     let (cpu, h) = (ResourceName::new("cpu").unwrap(), HostId::new("h").unwrap());

@@ -70,7 +70,7 @@ impl Negotiation {
             State::Reserved { .. } => Member::Reserved,
             State::Confirming { .. } => Member::Confirming,
             State::Holding { sites, .. } if sites.values().all(super::Site::is_held) => Member::Held,
-            State::Finding | State::PlanningAgain | State::BackingOff { .. } | State::Holding { .. } => {
+            State::Finding | State::PlanningAgain { .. } | State::BackingOff { .. } | State::Holding { .. } => {
                 Member::UnderWay
             }
         })
