@@ -1,6 +1,9 @@
 //! How the ledger answers each request. Only the entry point of an attempt may hold, confirm, release or settle it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     Booking, BookingState, Books, Ledger, Output, ReplyToken,
@@ -10,7 +13,7 @@ use super::{
     uplink::talk_of,
 };
 use crate::{
-    ids::{HostId, Network, SeatNumber, SiteId},
+    ids::{HostId, Network, RequestId, SeatNumber, SiteId},
     plan::Place,
     protocol::{
         AttemptId, AttemptStatus, ChangeKind, Grant, HoldRequest, HostState, Places, Refusal, RefusalReason,
@@ -18,8 +21,11 @@ use crate::{
     },
     time::{Now, Time, Window},
     traffic::Talk,
-    trust::{Permit, Rule},
+    trust::{Denial, Permit, PublicKey, Rule},
 };
+
+/// Most hosts that a refusal names in its text.
+const HOSTS_SHOWN: usize = 16;
 
 impl<B: Books> Ledger<B> {
     pub(super) fn on_request(
@@ -148,17 +154,33 @@ impl<B: Books> Ledger<B> {
         permit: &Permit,
         (talk, now): (Option<Talk>, Now),
     ) -> Result<(Vec<Grant>, Window), RefusalReason> {
-        // On other hosts the receipt might be longer than the one that was checked.
-        let may_substitute = hold.may_substitute && hold.grants.len() <= SEATS_THAT_FIT;
-        let others = may_substitute.then(|| Substitutes::of(hold, permit));
         let asked = &permit.statement.request;
         if let Some(base) = asked.extends() {
             self.bind_all_of(permit.user, base);
+            self.check_lengthened(permit.user, base, &hold.grants)?;
         }
+        // What lengthens a reservation is on its hosts.
+        let may_substitute = hold.may_substitute && asked.extends().is_none();
+        // On other hosts the receipt might be longer than the one that was checked.
+        let fits = may_substitute && hold.grants.len() <= SEATS_THAT_FIT;
+        let others = fits.then(|| Substitutes::of(hold, permit));
         // Hosts that the user has named are given as they are named.
-        let floats = hold.may_substitute && asked.demand().candidates().is_none();
+        let floats = may_substitute && asked.demand().candidates().is_none();
         let wanted = Wanted { grants: &hold.grants, request: Some(&hold.attempt.request), floats };
         self.admit((&wanted, talk), others.as_ref(), Some(now))
+    }
+
+    /// Checks that what lengthens a reservation is on hosts of it, if it has any here: a seat that floated may have moved since the user
+    /// read where it is.
+    fn check_lengthened(&self, user: PublicKey, base: &RequestId, grants: &[Grant]) -> Result<(), RefusalReason> {
+        let booked = self.of_request(user, base).filter(|booking| !booking.is_held());
+        let there: BTreeSet<&HostId> = booked.flat_map(|booking| &booking.grants).map(Grant::host).collect();
+        let elsewhere = grants.iter().find(|grant| !there.contains(grant.host())).filter(|_| !there.is_empty());
+        let Some(grant) = elsewhere else { return Ok(()) };
+        let hosts: Vec<&str> = there.into_iter().take(HOSTS_SHOWN).map(HostId::as_str).collect();
+        let (host, hosts) = (grant.host(), hosts.join(", "));
+        let detail = format!("host {host} is not one of request {base}, which it lengthens and which is on {hosts}");
+        Err(RefusalReason::NotAllowed(Denial::new(Rule::Candidates, detail)))
     }
 
     /// A refusal that shows how the hosts of the seats are, and the uplink where they talk and it has a limit.

@@ -130,7 +130,7 @@ pub struct BookingRecord {
     /// For own work that the feed reported: the feed's name for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fed_as: Option<Box<str>>,
-    /// A seat is on another host than its coordinator had named.
+    /// The site has given a seat another place than its coordinator had named: another host, or one that floats.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_substituted: bool,
     /// When it was confirmed; none for the owner's own work.
@@ -204,7 +204,7 @@ pub struct Booking {
     pub coordinator: Option<SiteId>,
     /// For own work that the feed reported: the feed's name for it.
     pub fed_as: Option<Box<str>>,
-    /// A seat is on another host than its coordinator had named.
+    /// The site has given a seat another place than its coordinator had named: another host, or one that floats.
     pub is_substituted: bool,
     /// When it was confirmed; none for a hold, and for the owner's own work.
     pub confirmed: Option<Time>,

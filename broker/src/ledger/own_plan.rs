@@ -140,10 +140,12 @@ impl OwnPlan {
         self.table.withdraw(key);
     }
 
-    /// A job that waits goes where it begins first from a time on.
+    /// A job that waits goes where it begins first from a time on. The delay is none that users have caused.
     pub fn replan(&mut self, attempt: &AttemptId, from: Time) {
-        let Some(key) = self.keys.get(attempt) else { return };
-        self.table.replan(*key, from.0);
+        let Some(key) = self.keys.get(attempt).copied() else { return };
+        let before_s = self.start_s(key);
+        self.table.replan(key, from.0);
+        self.note_delay(key, before_s);
     }
 
     /// Whether no job waits.
@@ -159,26 +161,27 @@ impl OwnPlan {
         self.note_forward();
     }
 
-    /// These grants are promised.
-    pub fn reserve(&mut self, grants: &[Grant], cause: Cause) {
-        let before: BTreeMap<JobKey, i64> = match cause {
+    /// What was promised is free, and what is promised from now on is not, all at one time: no start between the two counts.
+    pub fn exchange(&mut self, before: &[Grant], after: &[Grant], cause: Cause) {
+        let starts: BTreeMap<JobKey, i64> = match cause {
             Cause::Owner => self.table.waiting().map(|(key, place)| (key, place.start_s)).collect(),
             Cause::User => BTreeMap::new(),
         };
-        self.table.reserve(&self.taken(grants));
-        for (key, start_s) in before {
-            let now_s = self.start_s(key);
-            if let Some(waiting) = self.waiting.get_mut(&key) {
-                waiting.fair_s = waiting.fair_s.saturating_add(now_s.saturating_sub(start_s).max(0));
-            }
+        // In this order what is in nobody's way stays where it is planned.
+        self.table.reserve(&self.taken(after));
+        self.table.release(&self.taken(before));
+        for (key, start_s) in starts {
+            self.note_delay(key, start_s);
         }
         self.note_forward();
     }
 
-    /// These grants are given back.
-    pub fn release(&mut self, grants: &[Grant]) {
-        self.table.release(&self.taken(grants));
-        self.note_forward();
+    /// A job began at this second in the plan before the owner moved it: what it begins later now is no loss.
+    fn note_delay(&mut self, key: JobKey, before_s: i64) {
+        let delay_s = self.start_s(key).saturating_sub(before_s).max(0);
+        if let Some(waiting) = self.waiting.get_mut(&key) {
+            waiting.fair_s = waiting.fair_s.saturating_add(delay_s);
+        }
     }
 
     /// What begins earlier than ever before would so without any hold.

@@ -54,11 +54,15 @@ pub(super) fn replaced(given: &[Grant], asked: &[Grant]) -> Places {
 }
 
 impl<B: Books> Ledger<B> {
-    /// The grants with other hosts in the place of those that have no room; none when some seat finds no host.
+    /// The grants with other hosts in the place of those that have no room, or a floating seat of the same request; none when some seat finds no host.
     pub(super) fn substituted(&self, grants: &[Grant], others: &Substitutes<'_>) -> Option<Vec<Grant>> {
-        let has_room = |grant: &Grant| self.check_room(std::slice::from_ref(grant)).is_ok();
-        let kept: Vec<bool> = grants.iter().map(has_room).collect();
-        let of_request = self.of_name(&others.hold.attempt.request).flat_map(|booking| &booking.grants);
+        let request = &others.hold.attempt.request;
+        let may_stay = |grant: &Grant| {
+            let one = std::slice::from_ref(grant);
+            self.check_room(one).is_ok() && !self.shares_with_floating(one, request)
+        };
+        let kept: Vec<bool> = grants.iter().map(may_stay).collect();
+        let of_request = self.of_name(request).flat_map(|booking| &booking.grants);
         let mut taken: BTreeSet<HostId> = of_request.map(|grant| grant.host().clone()).collect();
         taken.extend(grants.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(grant, _)| grant.host().clone()));
         let mut tries = TRIES_MAX;

@@ -4,7 +4,10 @@
 //! Invariant: a repair reserves only what is missing, by an attempt of its own with the same all-or-nothing protocol; what is
 //! left of the reservation is released only when a whole one has replaced it. A reservation that has begun is not changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use rand::RngExt;
 
@@ -160,11 +163,31 @@ impl Negotiation {
 
     /// The bookings with seats whose hosts are open, as far as is known.
     fn floating_bookings(&self) -> Vec<(u32, SiteId)> {
+        self.reservation().map(|reservation| reservation.floating_bookings()).unwrap_or_default()
+    }
+
+    /// The reservation, also one of which nothing is known but its plan.
+    fn reservation(&self) -> Option<Cow<'_, Reservation>> {
         match (&self.record.reservation, &self.record.decision) {
-            (Some(reservation), _) => reservation.floating_bookings(),
-            (None, Decision::Reserved { attempt, plan }) => Reservation::of(*attempt, plan).floating_bookings(),
-            (None, _) => Vec::new(),
+            (Some(reservation), _) => Some(Cow::Borrowed(reservation)),
+            (None, Decision::Reserved { attempt, plan }) => Some(Cow::Owned(Reservation::of(*attempt, plan))),
+            (None, _) => None,
         }
+    }
+
+    /// An answer that names places that cannot be is none.
+    fn with_possible_places(
+        &self,
+        site: &SiteId,
+        attempt: u32,
+        answer: Result<SiteAnswer, String>,
+    ) -> Result<SiteAnswer, String> {
+        if let (Ok(SiteAnswer::Booked { places, .. }), Some(reservation)) = (&answer, self.reservation())
+            && !places.is_empty()
+        {
+            reservation.check_places((attempt, site), places).map_err(|error| error.to_string())?;
+        }
+        answer
     }
 
     /// Whether what this round learns of a booking changes the reservation: one that has begun stays as it is, unless it was taken over.
@@ -213,6 +236,7 @@ impl Negotiation {
         answer: Result<SiteAnswer, String>,
     ) {
         let answer = self.with_receipt(site, attempt, answer);
+        let answer = self.with_possible_places(site, attempt, answer);
         if let Ok(SiteAnswer::Booked { is_settled, .. }) = &answer {
             // A late answer is not used, but its site is not silent.
             self.watch.silent_since.remove(site);

@@ -1,7 +1,7 @@
 //! Losses at the coordinator: which sites it asks, which hosts it replaces or gives up, and what is left after a crash in the middle.
 
 use super::{
-    tests::{Run, at, confirmed, held, site, version},
+    testing::{Run, at, confirmed, held, site, version},
     *,
 };
 use crate::{
@@ -34,7 +34,7 @@ pub(super) fn booked(is_there: bool) -> SiteAnswer {
 
 /// A reservation on `a` and `b` that starts at 30,000, hours away.
 pub(super) fn reserved() -> Run {
-    let mut record = super::tests::record();
+    let mut record = super::testing::record();
     record.earliest = Time(30_000);
     record.latest = Time(40_000);
     let mut run = Run::new(record, false);
@@ -288,7 +288,7 @@ fn a_repair_that_fails_in_the_middle_leaves_what_stood() {
     run.find_at(due, &["a", "c"]);
     run.answer("c", Purpose::Hold, held(9));
     let repair_attempt = run.negotiation.record().last_attempt;
-    run.answer("c", Purpose::Confirm, super::tests::refused(RefusalReason::NoSuchHold));
+    run.answer("c", Purpose::Confirm, super::testing::refused(RefusalReason::NoSuchHold));
     assert_eq!(
         run.wanted(),
         ["write reserved, owed 1".to_owned(), format!("Release {repair_attempt} c"), "find, without {}".to_owned()]
@@ -328,7 +328,7 @@ fn a_crash_in_a_repair_goes_on_where_the_disk_says() {
 
 /// A reservation at `a` and `b`, far ahead, of which `b` has just told that it is lost; and the time.
 fn with_one_lost(may_move: bool) -> (Run, u64) {
-    let mut record = super::tests::record();
+    let mut record = super::testing::record();
     (record.earliest, record.latest) = (Time(30_000), Time(40_000));
     let text = format!(r#"{{"hosts":2,"duration":60,"total":{{"cpu":1500}},"move_on_loss":{may_move}}}"#);
     record.request = serde_json::from_str(&text).unwrap();
@@ -389,7 +389,7 @@ fn the_hosts_of_floating_seats_are_asked_for_until_they_are_known_and_nothing_el
         let [class, host] = [class, host].map(|name| HostId::new(name).unwrap());
         if is_bound { Place::Bound { class, host } } else { Place::Floating { class, host } }
     };
-    let mut record = super::tests::record();
+    let mut record = super::testing::record();
     (record.earliest, record.latest) = (Time(30_000), Time(40_000));
     record.request = serde_json::from_str(r#"{"hosts":2,"duration":3600,"total":{"cpu":1500}}"#).unwrap();
     let mut run = Run::new(record, false);

@@ -2,7 +2,7 @@
 
 use super::{
     guard_tests::booked,
-    tests::{Run, at, confirmed, held, record, site, told, version},
+    testing::{Run, at, confirmed, held, record, site, told, version},
     *,
 };
 use crate::{

@@ -22,6 +22,8 @@ mod guard;
 #[cfg(test)]
 mod guard_tests;
 mod handed_in;
+#[cfg(test)]
+mod handed_in_tests;
 mod hints;
 mod history;
 #[cfg(test)]
@@ -44,6 +46,8 @@ mod search;
 mod settings;
 #[cfg(test)]
 mod shapes_tests;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
 mod together;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     guard_tests::{LOST, booked, every_seat, reserved},
-    tests::{Run, at, site, version},
+    testing::{Run, at, site, version},
     *,
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
     let original = reserved();
     let Some(Decision::Reserved { plan, .. }) = Some(original.negotiation.record().decision.clone()) else { panic!() };
-    let record = super::tests::record();
+    let record = super::testing::record();
     let statement = std::sync::Arc::new(record.authorization.clone().unwrap().request);
     let old = AttemptId { entry_point: site("gone"), request: record.id.clone(), attempt: 1 };
     let grants = vec![crate::protocol::Grant::from(&plan.seats[0])];
@@ -64,7 +64,7 @@ fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
 #[test]
 fn a_takeover_is_reported_when_every_site_knows_the_outcome() {
     let parts = [told("a", "gone", 1, &["a", "b"], 750), told("b", "gone", 1, &["a", "b"], 750)];
-    let mut run = Run::new(super::tests::record().take_over(&heard(&parts)).unwrap(), true);
+    let mut run = Run::new(super::testing::record().take_over(&heard(&parts)).unwrap(), true);
     let steps = |run: &Run| {
         let of = |output: &Output| match output {
             Output::Ask { purpose: Purpose::Inspect(_), request: SiteRequest::TakeOver { step, .. }, .. } => {
@@ -104,7 +104,7 @@ fn acknowledged(is_settled: bool) -> Result<SiteAnswer, String> {
 fn a_seat_reported_as_lost_counts_again_only_when_its_site_has_settled_it() {
     for is_settled in [false, true] {
         let parts = [told("a", "gone", 1, &["a", "b"], 750), told("b", "gone", 1, &["a", "b"], 750)];
-        let mut run = Run::new(super::tests::record().take_over(&heard(&parts)).unwrap(), true);
+        let mut run = Run::new(super::testing::record().take_over(&heard(&parts)).unwrap(), true);
         let mut due = 0;
         while run.lost() == 0 {
             due = run.wake();
@@ -131,7 +131,7 @@ fn a_seat_reported_as_lost_counts_again_only_when_its_site_has_settled_it() {
 fn a_node_that_has_its_own_attempt_back_knows_it_by_its_name() {
     // "e" has made it, has handed the request over, and takes it over again.
     let parts = [told("a", "e", 2, &["a", "b"], 750), told("b", "e", 2, &["a", "b"], 750)];
-    let record = super::tests::record().take_over(&heard(&parts)).unwrap();
+    let record = super::testing::record().take_over(&heard(&parts)).unwrap();
     let name = AttemptId { entry_point: site("e"), request: record.id.clone(), attempt: 2 };
     let told = |record: &RequestRecord| ["a", "c"].map(|asker| record.status_of(&site("e"), &name, &site(asker)));
     assert_eq!(told(&record), [AttemptStatus::Pending; 2], "the takeover is under way, and may yet be cancelled");
@@ -146,7 +146,7 @@ fn nothing_is_given_back_before_the_takeover_is_complete() {
     // What c has may be part of what the former coordinator has reported: the look-up has not shown all.
     let parts = ["a", "b"].map(|name| told(name, "gone", 2, &["a", "b"], 750)).to_vec();
     let parts = [parts, vec![told("c", "gone", 1, &["c", "d"], 750)]].concat();
-    let record = super::tests::record().take_over(&heard(&parts)).unwrap();
+    let record = super::testing::record().take_over(&heard(&parts)).unwrap();
     let of_c = record.owed.iter().find(|owed| owed.site == site("c")).unwrap().attempt;
     let mut run = Run::new(record, true);
     let to_c = |run: &Run| {
@@ -199,7 +199,7 @@ fn told_seat(
     participants: &[&str],
     amount: u64,
 ) -> (SiteId, FoundBooking) {
-    let record = super::tests::record();
+    let record = super::testing::record();
     let statement = std::sync::Arc::new(record.authorization.unwrap().request);
     let amounts = Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))]);
     let part = FoundBooking {
@@ -222,7 +222,7 @@ fn told_seat(
 #[test]
 fn of_more_bookings_than_were_asked_for_a_whole_try_or_the_last_ones_are_taken_over() {
     let taken = |parts: &[(SiteId, FoundBooking)]| {
-        let record = super::tests::record().take_over(&heard(parts)).unwrap();
+        let record = super::testing::record().take_over(&heard(parts)).unwrap();
         let kept: Vec<String> =
             record.reservation.unwrap().plan.seats.iter().map(|grant| grant.site.to_string()).collect();
         let owed: Vec<String> = record.owed.iter().map(|owed| owed.site.to_string()).collect();
@@ -259,7 +259,7 @@ fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
     let names = |names: &[&str]| names.iter().map(|name| site(name)).collect::<BTreeSet<_>>();
     let parts = vec![told("a", "e", 3, &["a", "b"], 750), told_seat(1, ("c", "h"), "e", 2, &["c"], 750)];
     let heard = LookupAnswers { parts, coordinating: names(&["a", "d", "e", "f"]), silent: names(&["b", "f", "s"]) };
-    let record = super::tests::record().take_over(&heard).unwrap();
+    let record = super::testing::record().take_over(&heard).unwrap();
     let owed = |record: &RequestRecord, name: &str| {
         let of_site = record.owed.iter().filter(|owed| owed.site == site(name));
         of_site.map(|owed| owed.attempt).collect::<Vec<_>>()
@@ -291,14 +291,14 @@ fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
     let many = (0..1_000).map(|number| site(&format!("s{number:03}"))).collect();
     let heard =
         LookupAnswers { parts: vec![told("a", "e", 1, &["a"], 750)], coordinating: names(&["z"]), silent: many };
-    let record = super::tests::record().take_over(&heard).unwrap();
+    let record = super::testing::record().take_over(&heard).unwrap();
     assert_eq!((record.owed.len(), owed(&record, "z").len()), (257, 1), "e as well, and z before silent ones");
 }
 
 #[test]
 fn what_nobody_had_told_of_is_taken_over_and_given_back() {
     let parts = heard(&[told("a", "gone", 3, &["a", "b"], 750)]);
-    let mut run = Run::new(super::tests::record().take_over(&parts).unwrap(), true);
+    let mut run = Run::new(super::testing::record().take_over(&parts).unwrap(), true);
     let last = run.negotiation.record().last_attempt;
     let other = |entry_point: &str, request: &str, attempt| AttemptId {
         entry_point: site(entry_point),
@@ -360,7 +360,7 @@ fn a_node_that_hears_of_a_later_word_of_the_user_lets_go_and_gives_back_late() {
     let due = run.wake();
     assert!(due >= 2 * LOST, "{due}");
     assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b"]);
-    let handed_over = super::tests::refused(RefusalReason::HandedOver(word(1, "f", &record)));
+    let handed_over = super::testing::refused(RefusalReason::HandedOver(word(1, "f", &record)));
     for (name, answer) in
         [("a", handed_over), ("b", SiteAnswer::Released { version: version(8), charged: Default::default() })]
     {
@@ -393,7 +393,7 @@ fn a_node_lets_go_only_when_a_site_shows_a_later_word_of_the_user() {
     let lower = [word(1, "d", &record), Arc::new(in_first_term("d", &record).request)];
     let lies = [word(2, "f", &record), word(1, "f", &other), word(1, "e", &record), forged];
     let lies = [&lies[..], &lower[..]].concat();
-    let says = |word: &Arc<SignedText>| super::tests::refused(RefusalReason::HandedOver(word.clone()));
+    let says = |word: &Arc<SignedText>| super::testing::refused(RefusalReason::HandedOver(word.clone()));
     for lie in &lies {
         let mut run = reserved();
         run.negotiation.handle(at(50), Event::Check, &mut ());
@@ -446,7 +446,7 @@ fn a_site_that_answers_what_it_was_not_asked_is_not_asked_again_at_once() {
 
 #[test]
 fn a_node_that_took_over_keeps_it_from_nodes_with_an_earlier_word_of_the_user() {
-    let record = super::tests::record();
+    let record = super::testing::record();
     let word = |user, node: &str| authorize(user, node, &record);
     let mut taken = record.clone().take_over(&heard(&[told("a", "gone", 1, &["a", "b"], 750)])).unwrap();
     for acting in [&record, &taken] {
@@ -510,7 +510,7 @@ fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_no
 #[test]
 fn a_silent_site_hears_of_a_takeover_until_the_end_also_after_the_start() {
     let (record, parts) =
-        (super::tests::record(), [told("a", "e", 1, &["a", "b"], 750), told("b", "e", 1, &["a", "b"], 750)]);
+        (super::testing::record(), [told("a", "e", 1, &["a", "b"], 750), told("b", "e", 1, &["a", "b"], 750)]);
     let mut run = Run::new(record.take_over(&heard(&parts)).unwrap(), true);
     let asked_at = |run: &mut Run, now: u64| {
         run.negotiation.handle(at(now), Event::Check, &mut ());

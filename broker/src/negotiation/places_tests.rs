@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    tests::{Run, at, held, record, site, version},
+    testing::{Run, at, held, record, site, version},
     *,
 };
 use crate::{
@@ -148,7 +148,11 @@ fn places_that_a_site_must_not_give_are_no_answer() {
 
 /// Both seats are at one site, which is asked to book at once.
 fn booking() -> Run {
-    let mut run = Run::new(record(), false);
+    booking_of(record())
+}
+
+fn booking_of(record: RequestRecord) -> Run {
+    let mut run = Run::new(record, false);
     find(&mut run, &[("a", "g", 200), ("a", "h", 200)]);
     let Some(Output::Ask { request: SiteRequest::Book { hold, .. }, .. }) = run.outputs.last() else {
         panic!("{:?}", run.outputs)
@@ -179,4 +183,49 @@ fn what_was_booked_at_once_on_other_hosts_is_reported_also_after_a_crash() {
         (hosts_of(plan), plan.efficiency, plan.efficiency_bound),
         (vec!["a/h".to_owned(), "a/z".to_owned()], 0.0, 1.0)
     );
+}
+
+#[test]
+fn a_site_with_two_seats_on_one_host_of_a_class_is_not_believed_and_replaced() {
+    let class = || HostId::new("class").unwrap();
+    let floats = |host: &str| Place::Floating { class: class(), host: HostId::new(host).unwrap() };
+    let bound = |host: &str| Place::Bound { class: class(), host: HostId::new(host).unwrap() };
+    let both = |first: Place, second: Place| vec![(SeatNumber(0), first), (SeatNumber(1), second)];
+    let told = |places: Places| match guard_tests::booked(true) {
+        SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt, .. } => {
+            Ok(SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt })
+        }
+        other => panic!("{other:?}"),
+    };
+    let reserved = || {
+        let mut run = booking_of(RequestRecord { earliest: Time(30_000), latest: Time(40_000), ..record() });
+        let places = both(floats("g"), floats("h"));
+        run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { places, version: version(7), receipt: None });
+        run
+    };
+    let known = |run: &Run| -> Vec<Place> {
+        run.negotiation.reserved_plan().unwrap().seats.iter().map(|seat| seat.place.clone()).collect()
+    };
+    assert_eq!(known(&reserved()), [floats("g"), floats("h")]);
+    for lie in [both(bound("g"), bound("g")), both(floats("h"), bound("h")), both(floats("g"), floats("g"))] {
+        let mut run = reserved();
+        let due = run.wake();
+        run.inspected(due, "a", told(lie));
+        assert_eq!((known(&run), run.lost()), (vec![floats("g"), floats("h")], 0));
+    }
+    let mut run = reserved();
+    // As far as is known both are on h for a moment.
+    let due = run.wake();
+    run.inspected(due, "a", told(vec![(SeatNumber(0), bound("h"))]));
+    assert_eq!(known(&run), [bound("h"), floats("h")]);
+    let since = run.wake();
+    let mut now = since;
+    while run.lost() == 0 {
+        assert!(now < since + 3 * guard_tests::LOST, "it counts as silent");
+        run.inspected(now, "a", told(vec![(SeatNumber(1), bound("h"))]));
+        if run.lost() == 0 {
+            now = run.wake();
+        }
+    }
+    assert!(now >= since + guard_tests::LOST && run.lost() == 2 && known(&run) == [bound("h"), floats("h")]);
 }

@@ -3,7 +3,7 @@
 use super::{
     guard_tests::every_seat,
     ownership_tests::{heard, told},
-    tests::{Run, at, booking, record, site, version},
+    testing::{Run, at, booking, record, site, version},
     *,
 };
 use crate::{

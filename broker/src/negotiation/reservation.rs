@@ -16,6 +16,7 @@ use crate::{
     ids::{HostId, SeatNumber, SiteId},
     objective,
     plan::{Place, Plan, Seat},
+    protocol::Places,
     request::{ObjectiveKind, Request},
     time::Time,
 };
@@ -39,6 +40,21 @@ pub enum Loss {
     /// Its site does not keep the reservation any more.
     #[error("its site has taken it back")]
     TakenBack,
+}
+
+/// Why the places that a site tells of its seats are not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum WrongPlaces {
+    /// The seats of a request are on hosts of their own.
+    #[error("it has seats {first} and {second} on host {host} at the same time")]
+    Shared {
+        /// A seat.
+        first: SeatNumber,
+        /// Another one, at a time that they have in common.
+        second: SeatNumber,
+        /// The host.
+        host: HostId,
+    },
 }
 
 /// How lost seats are replaced.
@@ -116,6 +132,30 @@ impl Reservation {
             self.lost.insert(number, loss);
         }
         is_new
+    }
+
+    /// Checks what a site tells of the places of its seats of an attempt. Those of one answer are of one moment; a seat that floated when
+    /// it was told of before may have moved since.
+    ///
+    /// # Errors
+    /// Two seats that are on one host at the same time.
+    pub(super) fn check_places(&self, (attempt, site): (u32, &SiteId), told: &Places) -> Result<(), WrongPlaces> {
+        let numbers = self.numbers_at(attempt, site);
+        let told = told.iter().filter(|(number, _)| numbers.contains(number));
+        let told = told.filter_map(|(number, place)| Some((self.plan.seat(*number)?, place.host())));
+        let told = told.filter(|(seat, _)| seat.place.is_floating());
+        let known = self.kept().filter(|seat| seat.site == *site && !seat.place.is_floating());
+        let mut seats_on: BTreeMap<&HostId, Vec<&Seat>> = BTreeMap::new();
+        for (seat, host) in known.map(|seat| (seat, seat.host())).chain(told) {
+            let there = seats_on.entry(host).or_default();
+            let shares = |other: &&&Seat| other.number != seat.number && other.window.overlaps(seat.window);
+            if let Some(other) = there.iter().find(shares) {
+                let (first, second, host) = (other.number, seat.number, host.clone());
+                return Err(WrongPlaces::Shared { first, second, host });
+            }
+            there.push(seat);
+        }
+        Ok(())
     }
 
     /// Notes where a floating seat is now; true when it is bound there. What is no later place of it is not believed.

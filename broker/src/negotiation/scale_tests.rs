@@ -1,7 +1,7 @@
 //! Moldable requests at their coordinator: a factor is chosen, its sites hear which, and all that follows is at that one.
 
 use super::{
-    tests::{Run, at, booked, confirmed, held, record, site, taken, told},
+    testing::{Run, at, booked, confirmed, held, record, site, taken, told},
     *,
 };
 use crate::{

@@ -1,7 +1,7 @@
 //! Requests with shapes at their coordinator: one is chosen, its sites hear which, and all that follows is of that one.
 
 use super::{
-    tests::{Run, at, booked, confirmed, held, record, site, taken, told},
+    testing::{Run, at, booked, confirmed, held, record, site, taken, told},
     *,
 };
 use crate::{ids::ShapeNumber, protocol::FoundBooking, request::Request, time::Time, trust, variant::Variant};

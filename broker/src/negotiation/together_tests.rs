@@ -1,7 +1,7 @@
 //! A request that is tied to the others of its batch: what waits for them, and what their end does to it.
 
 use super::{
-    tests::{Run, at, confirmed, handed_in, held, refused, site},
+    testing::{Run, at, confirmed, handed_in, held, refused, site},
     *,
 };
 use crate::{

@@ -10,6 +10,7 @@ use broker::{
     ids::{RequestId, SiteId},
     ledger::{self, ReplyToken, ScheduleUpdateParts},
     negotiation::{self, Decision, HandedPlan, Output, Purpose},
+    plan::Place,
     protocol::{AttemptId, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     time::{Millis, Now},
@@ -158,7 +159,10 @@ impl Medium for World {
         {
             running.granted.insert(message);
         }
-        let is_substituted = matches!(&answer, SiteAnswer::Held { places, .. } if !places.is_empty());
+        // Another host than was named; one of a class that floats is none.
+        let is_other = |place: &Place| matches!(place, Place::Host(_));
+        let is_substituted =
+            matches!(&answer, SiteAnswer::Held { places, .. } if places.iter().any(|(_, place)| is_other(place)));
         self.grid.figures.substituted += u64::from(is_substituted);
         let answer = self.attacker.lie(&mut self.grid, node, from, &question, answer);
         let body = Body::Answer { ask, question, answer };

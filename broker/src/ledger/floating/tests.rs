@@ -6,13 +6,14 @@ use proptest::prelude::*;
 
 use super::{
     super::{
-        Event, GoneRecord, HostLedger, LedgerLimits, LocalWork, ReplyToken,
+        Event, GoneRecord, HostLedger, JobStage, LedgerLimits, LocalWork, QueueOrder, QueuedJob, ReplyToken,
         tests::{ask, at, attempt, cpu, grant, host, id, reason},
     },
     *,
 };
 use crate::{
     binding::{Answer, Need, Seat, Witness},
+    ids::SeatNumber,
     protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     schedule::Schedule,
@@ -229,6 +230,75 @@ fn what_moves_is_written_in_records_of_bounded_size() {
     let records: Vec<Record> =
         outputs.filter_map(|output| if let Output::Persist(record) = output { Some(record) } else { None }).collect();
     assert_eq!(sizes(&records), [MOVES_MAX, 1]);
+}
+
+#[test]
+fn a_seat_shares_no_host_with_one_of_its_request_that_floats() {
+    let (mut ledger, _) = open(books(0..2), 7, Vec::new(), at(0));
+    let mut disk = Disk::new();
+    let both = hold_on("r", &[0, 1], (1_100, 100), 1_000, true);
+    let one = |seat, number| {
+        let grants = vec![grant(seat, "n-0", both.grants[0].window, 1_000)];
+        HoldRequest { attempt: attempt("r", number), grants, ..both.clone() }
+    };
+    book(&mut ledger, &mut disk, at(0), one(0, 1));
+    let answer = told(&mut ledger, &mut disk, at(0), SiteRequest::Hold(one(1, 2)));
+    let expected = vec![(SeatNumber(1), floating(1))];
+    assert!(matches!(&answer, SiteAnswer::Held { places, .. } if *places == expected), "{answer:?}");
+}
+
+#[test]
+fn what_lengthens_a_reservation_is_on_the_hosts_that_its_seats_have_come_to() {
+    let (mut ledger, _) = open(books(0..2), 7, Vec::new(), at(0));
+    let mut disk = Disk::new();
+    let longer = |of: &str, host| {
+        let asked = r#"{"hosts":1,"duration":100,"per_host":{"cpu":4000},"extends":"base"}"#;
+        let asked: Request = serde_json::from_str(asked).unwrap();
+        let hold = hold(of, host, (1_200, 100), 4_000);
+        let authorization = testing::authorize(1, &id("entry"), &hold.attempt.request, &asked).into();
+        HoldRequest { authorization, ..hold }
+    };
+    book(&mut ledger, &mut disk, at(0), hold("base", 0, (1_100, 100), 4_000));
+    book(&mut ledger, &mut disk, at(0), hold_on("named", &[0], (1_100, 100), 4_000, false));
+    assert_eq!(place(&ledger, "base"), floating(1), "it has moved");
+    let refused = reason(book(&mut ledger, &mut disk, at(0), longer("more", 0)));
+    assert_eq!(
+        refused.to_string(),
+        "refused by rule `candidates`: host n-0 is not one of request base, which it lengthens and which is on n-1"
+    );
+    assert_eq!(place(&ledger, "base"), bound(1), "so that the next one can be right");
+    assert!(matches!(book(&mut ledger, &mut disk, at(0), longer("more", 1)), SiteAnswer::Confirmed { .. }));
+    assert_eq!(place(&ledger, "more"), Place::Host(HostId::new("n-1").unwrap()));
+    let again = reason(book(&mut ledger, &mut disk, at(0), longer("again", 1)));
+    assert!(matches!(again, RefusalReason::NotEnough { .. }), "another host is none that it could have: {again}");
+}
+
+#[test]
+fn seats_that_make_room_cost_the_own_queue_nothing_that_it_had_not_before() {
+    let (mut ledger, _) = open(books(0..2), 7, Vec::new(), at(0));
+    let mut disk = Disk::new();
+    book(&mut ledger, &mut disk, at(0), hold("floats", 0, (1_100, 100), 4_000));
+    let job = QueuedJob {
+        attempt: AttemptId { entry_point: id("site"), request: RequestId::new("job").unwrap(), attempt: 0 },
+        arrival: Time::ZERO,
+        length: Span(150),
+        deadline: None,
+        hosts: 2,
+        amounts: cpu(4_000),
+    };
+    ledger.handle(at(0), Event::Queue { token: ReplyToken(1), order: QueueOrder::Add(vec![job]) });
+    drain(&mut ledger, &mut disk);
+    let start = |ledger: &Ledger| match ledger.own_jobs().next().unwrap().stage {
+        JobStage::Waits(planned) => planned.start,
+        JobStage::Runs(_) => None,
+    };
+    assert_eq!(start(&ledger), Some(Time(1_200)), "both hosts are free from then on");
+    // Between the host that the seat leaves and the one that it goes to, the job could begin at once.
+    let named = hold_on("named", &[0], (1_100, 100), 4_000, false);
+    let answer = book(&mut ledger, &mut disk, at(0), named);
+    assert!(matches!(answer, SiteAnswer::Confirmed { .. }), "{answer:?}");
+    assert_eq!((place(&ledger, "floats"), start(&ledger)), (floating(1), Some(Time(1_200))));
+    ledger.sanity_check().unwrap();
 }
 
 #[derive(Debug, Clone)]

@@ -1,35 +1,35 @@
 //! The owner's own queue: jobs that the site may move, with a plan of them around what it has promised.
 //!
 //! A job that waits takes nothing. When it begins it becomes own work, a booking of the site itself, through the one admission
-//! function, and never again moves. A user's hold is admitted only if the plan of what waits bears it; see [`Ledger::plan_around`].
+//! function, and never again moves. `due` begins it; `loss` says what holds of users may cost what waits.
 //!
 //! Invariants: a job that was acknowledged is on disk until it has ended or was removed, and begins once; what is booked under
 //! its name is the job that runs. The owner's jobs never take what is promised.
+
+mod due;
+mod loss;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Booking, Books, Ledger, Output, Record, ReplyToken,
     booking::QueuedJob,
-    floating::{Arrangement, Wanted},
-    local::own_grant,
-    own_plan::{Cause, Loss, OwnPlan, PlannedJob},
+    floating::Wanted,
+    own_plan::{Cause, OwnPlan, PlannedJob},
 };
 use crate::{
     ids::RequestId,
-    protocol::{AttemptId, ChangeKind, Grant, HostState, RefusalReason},
+    protocol::{AttemptId, ChangeKind, Grant, RefusalReason},
     quality::{PlanError, RESOURCES_MAX},
     time::{Millis, Now, Span, Time, Window},
-    trust::{Denial, OwnerPolicy, Rule},
 };
 
 /// Most jobs of the queue, those that run included. A further one is refused.
 pub const QUEUE_JOBS_MAX: usize = 2_000;
-/// How long a job that could not begin although its time had come waits for the next try.
-const TRY_AGAIN: Millis = Millis(1_000);
-
-/// How long a job of a feed that has not begun although its time had come is planned for later.
-const FED_LATER: Span = Span(60);
 
 /// What the owner wants of the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,17 +131,10 @@ impl Queue {
         self.wakes_at
     }
 
-    /// The owner has come to take this.
-    pub(super) fn reserve(&mut self, grants: &[Grant]) {
-        if let Some(plan) = &mut self.plan {
-            plan.reserve(grants, Cause::Owner);
-        }
-    }
-
     /// This is free again.
     pub(super) fn release(&mut self, grants: &[Grant]) {
         if let Some(plan) = &mut self.plan {
-            plan.release(grants);
+            plan.exchange(grants, &[], Cause::User);
         }
     }
 
@@ -335,54 +328,6 @@ impl<B: Books> Ledger<B> {
         Ok(())
     }
 
-    /// Takes in what is on disk. What begins at once does so with the next call: nobody knows the ledger's first version yet, and what
-    /// begins is published as a change of it.
-    pub(super) fn take_in_queue(&mut self, now: Now, jobs: Vec<QueuedJob>) {
-        self.queue.jobs = jobs.into_iter().map(|job| (job.attempt.clone(), job)).collect();
-        self.queue.plan = self.plan_from_nothing(now.utc, &[]).unwrap_or_default();
-        self.queue.wakes_at = self.queue.plan.as_ref().map(|_| now.monotonic);
-    }
-
-    /// Plans what waits from nothing. A job that no hosts could hold any more waits without a place, until the owner removes it or
-    /// hosts come.
-    pub(super) fn replan_queue(&mut self, now: Now) {
-        self.queue.plan = self.plan_from_nothing(now.utc, &[]).unwrap_or_default();
-        self.run_queue(now);
-    }
-
-    /// Begins the jobs whose time has come.
-    pub(super) fn run_queue(&mut self, now: Now) {
-        // One that cannot begin gets a later place, so each is looked at once.
-        for _ in 0..self.queue.jobs.len() {
-            let Some(plan) = &mut self.queue.plan else { break };
-            plan.advance(now.utc);
-            let Some((attempt, start)) = plan.first() else { break };
-            if start > now.utc {
-                break;
-            }
-            let attempt = attempt.clone();
-            if self.queue.fed.contains(&attempt) {
-                plan.replan(&attempt, now.utc + FED_LATER);
-                continue;
-            }
-            if start < now.utc {
-                // The site did not run then: it may only begin where it disturbs no other.
-                plan.replan(&attempt, now.utc);
-            }
-            if plan.planned(&attempt).is_some_and(|planned| planned.start == Some(now.utc)) {
-                self.begin_job(now, &attempt);
-            }
-        }
-        if self.queue.plan.as_ref().is_some_and(OwnPlan::is_empty) {
-            self.queue.plan = None;
-        }
-        let next = self.queue.plan.as_ref().and_then(OwnPlan::first);
-        self.queue.wakes_at = next.map(|(_, start)| {
-            let left = Millis(start.since(now.utc).0.saturating_mul(1_000));
-            now.monotonic + left.max(TRY_AGAIN)
-        });
-    }
-
     /// How many jobs a feed has reported.
     pub(super) fn fed_jobs(&self) -> usize {
         self.queue.fed.len()
@@ -438,114 +383,9 @@ impl<B: Books> Ledger<B> {
         without_place
     }
 
-    fn begin_job(&mut self, now: Now, attempt: &AttemptId) {
-        let (Some(job), Some(plan)) = (self.queue.jobs.get(attempt).cloned(), &mut self.queue.plan) else { return };
-        let hosts = plan.planned(attempt).map(|planned| planned.hosts).unwrap_or_default();
-        plan.withdraw(attempt);
-        let window = Window::starting(now.utc, job.length);
-        let grants: Vec<Grant> = (0..).zip(hosts).map(|seat| own_grant(seat, window, job.amounts.clone())).collect();
-        let begun = self.book_own(attempt.clone(), grants, None);
-        debug_assert!(begun.is_ok(), "a job is planned where there is room: {begun:?}");
-        if let (Err(_), Some(plan)) = (begun, &mut self.queue.plan) {
-            // Planned anew; a place that it had is one that it can have.
-            let _ = plan.arrive(&job);
-        }
-    }
-
-    /// Plans what waits around these grants and the seats that make room for them: those of a user, at this time, only as far as the owner
-    /// bears what that costs.
-    ///
-    /// # Errors
-    /// The refusal, with what the grants would cost; nothing has changed then.
-    pub(super) fn plan_queue(
-        &mut self,
-        user: Option<Now>,
-        moves: Option<&Arrangement>,
-        grants: &[Grant],
-    ) -> Result<(), RefusalReason> {
-        let (before, after) = moves.map(|moves| self.moved(moves)).unwrap_or_default();
-        match user {
-            None => {
-                self.queue.release(&before);
-                self.queue.reserve(&after);
-                self.queue.reserve(grants);
-            }
-            Some(now) => {
-                if let Some(plan) = self.plan_around(now, (&before, &after), grants)? {
-                    self.queue.plan = Some(plan);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The plan of what waits around these grants of a user, and around floating seats as they stand afterwards, if the owner bears what that costs: neither more jobs late nor a larger
-    /// mean slowdown than `quality_loss` allows, all holds together, over the jobs that would begin within `quality_horizon`. None
-    /// when nothing waits.
-    ///
-    /// # Errors
-    /// The refusal, with what the grants would cost.
-    fn plan_around(
-        &self,
-        now: Now,
-        (before, after): (&[Grant], &[Grant]),
-        grants: &[Grant],
-    ) -> Result<Option<OwnPlan>, RefusalReason> {
-        let Some(plan) = &self.queue.plan else { return Ok(None) };
-        let mut around = plan.clone();
-        around.release(before);
-        around.reserve(after, Cause::User);
-        around.reserve(grants, Cause::User);
-        let gate = self.gate.lock();
-        let policy = gate.policy();
-        let loss = around.loss(now.utc + policy.quality_horizon);
-        // What costs nothing more is none of the owner's concern.
-        if loss == plan.loss(now.utc + policy.quality_horizon) {
-            return Ok(Some(around));
-        }
-        match excess(&loss, policy) {
-            None => Ok(Some(around)),
-            Some(detail) => Err(RefusalReason::NotAllowed(Denial::new(Rule::OwnQueue, detail))),
-        }
-    }
-
-    /// Shows the hosts with the owner's planned jobs on them, so that the next plan goes around these.
-    pub(super) fn add_planned(&self, states: &mut [HostState]) {
-        for OwnJob { job, stage } in self.own_jobs() {
-            let JobStage::Waits(PlannedJob { start: Some(start), hosts, .. }) = stage else { continue };
-            for state in states.iter_mut().filter(|state| hosts.contains(&state.host)) {
-                state.schedule.add(Window::starting(start, job.length), &job.amounts);
-            }
-        }
-    }
-
     /// Checks the module's invariants from scratch.
     pub(super) fn check_queue(&self) -> Result<(), String> {
         let from = self.forgotten.max(self.settled_before);
         self.queue.plan.as_ref().map_or(Ok(()), |plan| plan.check(self.hosts.values(), from))
     }
 }
-
-/// What a loss has above what the owner allows; none when nothing.
-fn excess(loss: &Loss, policy: &OwnerPolicy) -> Option<String> {
-    let percent = u128::from(policy.quality_loss_percent);
-    let Loss { jobs, without, with } = loss;
-    let in_time = jobs.saturating_sub(without.late);
-    let late_most = u128::from(without.late) + u128::from(in_time) * percent / 100;
-    if u128::from(with.late) > late_most {
-        return Some(format!("{} of {jobs} own jobs would be late, at most {late_most} may", with.late));
-    }
-    let most = without.slowdown_millionths.saturating_mul(100 + percent) / 100;
-    (with.slowdown_millionths > most).then(|| {
-        let mean = |sum: u128| {
-            let thousandths = sum / u128::from((*jobs).max(1)) / 1_000;
-            format!("{}.{:03}", thousandths / 1_000, thousandths % 1_000)
-        };
-        let (would, most) = (mean(with.slowdown_millionths), mean(most));
-        format!("the mean slowdown of {jobs} own jobs would be {would}, at most {most} is allowed")
-    })
-}
-
-#[cfg(test)]
-#[path = "queue_tests.rs"]
-mod tests;

@@ -8,17 +8,18 @@
 //! What floats: seats on hosts of a class, unless the request names hosts, or its coordinator counts on the hosts that it has named
 //! ([`HoldRequest::may_substitute`](crate::protocol::HoldRequest::may_substitute)).
 
-use std::collections::{BTreeMap, BTreeSet};
+mod arrangement;
+#[cfg(test)]
+mod tests;
 
-use super::{
-    Booking, BookingRecord, Books, Ledger, Output, Record,
-    seating::{Floater, Seating, Spot},
-};
+use std::collections::BTreeSet;
+
+pub(super) use self::arrangement::{Arrangement, Wanted};
+use super::{Booking, BookingRecord, Books, Ledger, Output, Record};
 use crate::{
-    ids::{HostId, RequestId, SeatNumber},
+    ids::{HostId, RequestId},
     plan::Place,
-    protocol::{AttemptId, ChangeKind, Grant},
-    tariff::Tariff,
+    protocol::{AttemptId, Grant},
     time::{Millis, Now, Time},
     trust::PublicKey,
 };
@@ -61,38 +62,6 @@ impl Floating {
 
 fn first_start(booking: &Booking) -> Option<Time> {
     booking.grants.iter().filter(|grant| grant.place.is_floating()).map(|grant| grant.window.start).min()
-}
-
-/// What is to have hosts.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    pub grants: &'a [Grant],
-    /// Whose seats they are, if they are a request's.
-    pub request: Option<&'a RequestId>,
-    /// Whether those on hosts of a class float.
-    pub floats: bool,
-}
-
-/// Hosts by which everything fits.
-pub(super) struct Arrangement {
-    /// What is wanted, with its hosts.
-    pub given: Vec<Grant>,
-    moves: Vec<(AttemptId, SeatNumber, HostId)>,
-}
-
-/// Seats on hosts of one class that have one tariff, by their place among the grants: where a seat goes it costs what was agreed.
-struct Alike<'a> {
-    class: HostId,
-    /// None when the named host is gone.
-    tariff: Option<&'a Tariff>,
-    seats: Vec<usize>,
-}
-
-/// A class, as the seating knows it.
-struct Group {
-    seating: Seating,
-    /// Which seat each floater of the seating is.
-    seats: Vec<(AttemptId, SeatNumber)>,
 }
 
 impl<B: Books> Ledger<B> {
@@ -215,15 +184,6 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// Whether an arrangement moves few enough; what has moved before is written when both together would be too many.
-    pub(super) fn may_move(&mut self, arrangement: &Arrangement) -> bool {
-        let may = arrangement.moves.len() <= MOVES_MAX;
-        if may && arrangement.moves.len() + self.floating.unwritten.len() > MOVES_MAX {
-            self.write_moved(None);
-        }
-        may
-    }
-
     /// The class of a host whose seats are bound late, for a seat of these grants.
     fn class_of(&self, grant: &Grant) -> Option<HostId> {
         match &grant.place {
@@ -289,173 +249,6 @@ impl<B: Books> Ledger<B> {
             || self.of_name(request).flat_map(|booking| &booking.grants).filter(|one| one.place.is_floating());
         grants.iter().any(|grant| floating().any(|one| one.host() == grant.host() && one.window.overlaps(grant.window)))
     }
-
-    /// Hosts for what is wanted, where others of their class go elsewhere; none when none were found.
-    pub(super) fn arranged(&self, wanted: &Wanted<'_>) -> Option<Arrangement> {
-        let mut arrangement = Arrangement { given: wanted.grants.to_vec(), moves: Vec::new() };
-        let mut alike: Vec<Alike<'_>> = Vec::new();
-        let mut others = Vec::new();
-        for (at, grant) in wanted.grants.iter().enumerate() {
-            let Some(class) = self.class_of(grant) else {
-                others.push(grant.clone());
-                continue;
-            };
-            let tariff = self.hosts.get(grant.host()).map(|books| &*books.host().tariff);
-            // No host is of two groups, since each is arranged by itself.
-            let goes_with = |one: &&mut Alike<'_>| {
-                one.class == class && (one.tariff == tariff || one.tariff.is_none() || tariff.is_none())
-            };
-            match alike.iter_mut().find(goes_with) {
-                Some(one) => {
-                    one.tariff = one.tariff.or(tariff);
-                    one.seats.push(at);
-                }
-                None => alike.push(Alike { class, tariff, seats: vec![at] }),
-            }
-        }
-        if alike.is_empty() {
-            return None;
-        }
-        self.check_room(&others).ok()?;
-        for one in alike {
-            self.arrange_alike(&one, wanted, &mut arrangement)?;
-        }
-        Some(arrangement)
-    }
-
-    fn arrange_alike(
-        &self,
-        Alike { class, tariff, seats }: &Alike<'_>,
-        wanted: &Wanted<'_>,
-        arrangement: &mut Arrangement,
-    ) -> Option<()> {
-        let is_in =
-            |books: &&B| books.class() == Some(class) && tariff.is_none_or(|tariff| *books.host().tariff == *tariff);
-        let Group { mut seating, seats: floating } = self.group_of(self.hosts.values().filter(is_in));
-        if let Some(request) = wanted.request {
-            self.note_fixed(request, &mut seating);
-        }
-        let open_from = self.open_from();
-        let mut new = Vec::new();
-        for at in seats {
-            let Grant { window, amounts, place, .. } = &wanted.grants[*at];
-            let floats = wanted.floats && window.start > open_from || place.is_floating();
-            match wanted.request.filter(|_| floats) {
-                Some(request) => {
-                    let (request, window, amounts) = (request.clone(), *window, amounts.clone());
-                    new.push((*at, seating.add(Floater { request, window, amounts, at: None })));
-                }
-                None => {
-                    let spot = seating.position(place.host())?;
-                    if !seating.pin(spot, wanted.request, *window, amounts) {
-                        return None;
-                    }
-                }
-            }
-        }
-        if !seating.place_all() {
-            return None;
-        }
-        for (at, floater) in new {
-            let host = seating.host_of(floater)?.clone();
-            arrangement.given[at].place = match &wanted.grants[at].place {
-                Place::Floating { class, .. } => Place::Floating { class: class.clone(), host },
-                Place::Host(_) | Place::Bound { .. } => Place::Host(host),
-            };
-        }
-        for (number, (attempt, seat)) in floating.into_iter().enumerate() {
-            let host = seating.host_of(number)?;
-            let is_there = |grant: &&Grant| grant.seat == seat && grant.host() == host;
-            if !self.bookings.get(&attempt)?.grants.iter().any(|grant| is_there(&grant)) {
-                arrangement.moves.push((attempt, seat, host.clone()));
-            }
-        }
-        Some(())
-    }
-
-    /// These hosts with the seats that float on them.
-    fn group_of<'a>(&'a self, hosts: impl Iterator<Item = &'a B>) -> Group
-    where
-        B: 'a,
-    {
-        let spot = |books: &B| Spot {
-            id: books.host().id.clone(),
-            capacity: books.host().capacity.clone(),
-            used: books.promised().clone(),
-        };
-        let spots: Vec<Spot> = hosts.map(spot).collect();
-        let at: BTreeMap<HostId, usize> = spots.iter().enumerate().map(|(at, spot)| (spot.id.clone(), at)).collect();
-        let mut requests = BTreeSet::new();
-        let mut group = Group { seating: Seating::new(spots), seats: Vec::new() };
-        let open_from = self.open_from();
-        let bookings = self.floating.by_start.iter().filter_map(|(_, attempt)| self.bookings.get(attempt));
-        for booking in bookings {
-            for grant in &booking.grants {
-                let Some(at) = at.get(grant.host()).copied() else { continue };
-                if grant.place.is_floating() && grant.window.start > open_from {
-                    let (request, window) = (booking.attempt.request.clone(), grant.window);
-                    group.seating.add(Floater { request, window, amounts: grant.amounts.clone(), at: Some(at) });
-                    group.seats.push((booking.attempt.clone(), grant.seat));
-                    requests.insert(&booking.attempt.request);
-                }
-            }
-        }
-        requests.into_iter().for_each(|request| self.note_fixed(request, &mut group.seating));
-        group
-    }
-
-    /// Notes where seats of a request are that do not float.
-    fn note_fixed(&self, request: &RequestId, seating: &mut Seating) {
-        for grant in self.of_name(request).flat_map(|booking| &booking.grants) {
-            if let Some(at) = seating.position(grant.host()).filter(|_| !grant.place.is_floating()) {
-                seating.note_fixed(request, at, grant.window);
-            }
-        }
-    }
-
-    /// The grants that an arrangement moves, as they are and as they would be.
-    pub(super) fn moved(&self, arrangement: &Arrangement) -> (Vec<Grant>, Vec<Grant>) {
-        let moves = arrangement.moves.iter().filter_map(|(attempt, seat, host)| {
-            let grant = self.bookings.get(attempt)?.grants.iter().find(|grant| grant.seat == *seat)?;
-            let mut after = grant.clone();
-            if let Place::Floating { host: at, .. } = &mut after.place {
-                *at = host.clone();
-            }
-            Some((grant.clone(), after))
-        });
-        moves.unzip()
-    }
-
-    /// Moves seats to the hosts of an arrangement, which has to be of the present state.
-    pub(super) fn make_moves(&mut self, arrangement: &Arrangement) {
-        let (mut held, mut before, mut after) = (Vec::new(), Vec::new(), Vec::new());
-        for (attempt, seat, host) in &arrangement.moves {
-            let Some(booking) = self.bookings.get_mut(attempt) else { continue };
-            let is_held = booking.is_held();
-            let Some(grant) = booking.grants.iter_mut().find(|grant| grant.seat == *seat) else { continue };
-            let old = grant.clone();
-            if let Place::Floating { host: at, .. } = &mut grant.place {
-                *at = host.clone();
-            }
-            if is_held {
-                held.push((old, grant.clone()));
-            } else {
-                before.push(old);
-                after.push(grant.clone());
-                self.floating.unwritten.insert(attempt.clone());
-            }
-        }
-        let (held_before, held_after): (Vec<Grant>, Vec<Grant>) = held.into_iter().unzip();
-        self.release(&held_before, false);
-        self.release(&before, true);
-        self.promise(&held_after);
-        self.promise(&after);
-        self.reserve(&after);
-        if !before.is_empty() {
-            self.publish(&before, ChangeKind::Removed);
-            self.publish(&after, ChangeKind::Added);
-        }
-    }
 }
 
 /// Gives the floating seats of a booking that begin by then their hosts for good.
@@ -468,7 +261,3 @@ fn bind_one(grant: &mut Grant) {
         grant.place = Place::Bound { class: class.clone(), host: host.clone() };
     }
 }
-
-#[cfg(test)]
-#[path = "floating_tests.rs"]
-mod tests;
