@@ -16,6 +16,8 @@ mod batch;
 mod classes;
 #[path = "grid/documents.rs"]
 mod documents;
+#[path = "grid/each.rs"]
+mod each;
 #[path = "grid/lasting.rs"]
 mod lasting;
 #[path = "grid/links.rs"]

@@ -36,6 +36,9 @@ pub struct RunArgs {
     /// Only on these seats, from 0 on, such as 0,2
     #[arg(long, value_name = "SEATS", value_delimiter = ',')]
     pub on: Vec<u32>,
+    /// Run each line of this file as a command, each once, on whichever seat is free; - is the standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["stdin", "detach"])]
+    pub each: Option<PathBuf>,
     /// Which seats get the standard input
     #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
     pub stdin: StdinTo,
@@ -61,7 +64,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
     /// The command and its arguments, behind --
-    #[arg(last = true, required = true, num_args = 1.., value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "each", conflicts_with = "each", num_args = 1.., value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 

@@ -35,7 +35,7 @@ fn two() -> (Node, Node) {
 }
 
 /// A directory that every user may write to.
-fn shared() -> TempDir {
+pub fn shared() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
     directory

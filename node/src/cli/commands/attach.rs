@@ -46,7 +46,7 @@ fn watch(
     let (grid, opener) = signing::opener(context, &client, &args.key)?;
     let terms = Terms { is_attached: true, ..Terms::default() };
     let wishes: Result<Vec<Wish>, CliError> = hosts.iter().map(|host| seats::attach(&grid, &view.id, host)).collect();
-    let common = Common { client: &client, opener: &opener, terms: &terms, stdin, follows, takes_end };
+    let common = Common { client: &client, opener: &opener, terms: &terms, stdin, each: None, follows, takes_end };
     Ok(match seats::run(&common, &hosts, wishes?)? {
         JobEnd::Over(code) => Exit::Run(code),
         JobEnd::Left => {

@@ -10,6 +10,7 @@ mod batch_waiting;
 pub mod cancel;
 pub mod completions;
 pub mod doctor;
+mod each_file;
 pub mod explain;
 pub mod extend;
 pub mod gantt;

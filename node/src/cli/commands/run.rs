@@ -4,12 +4,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env,
     io::{self, Write as _},
+    sync::Arc,
 };
 
 use broker::time::Time;
 
 use super::{
-    Context, path_of,
+    Context, each_file, path_of,
     seats::{self, Common},
     waiting,
 };
@@ -23,7 +24,10 @@ use crate::{
         output::remark,
         price::with_budget,
         request,
-        run::job::{JobEnd, Terms, code},
+        run::{
+            each::Each,
+            job::{JobEnd, Terms, code},
+        },
         run_args::{RunArgs, StdinTo},
         signing,
     },
@@ -44,13 +48,14 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
         ));
     }
     let environment = environment(&args.env)?;
+    let each = args.each.as_deref().map(|file| each_file::read(file, args.kill_on_failure)).transpose()?;
     let client = context.connect_as(&args.key)?;
     let view = match &args.within {
         Some(selector) => client.get(&path_of(&client, selector)?)?,
         None => reserve(context, &client, args)?,
     };
     let is_own = args.within.is_none() && !args.keep;
-    let ended = run_in(context, &client, args, &environment, &view);
+    let ended = run_in(context, &client, args, (&environment, each.as_ref()), &view);
     if is_own && !matches!(ended, Ok(JobEnd::Left)) {
         give_back(&client, &view);
     }
@@ -98,7 +103,7 @@ fn run_in(
     context: &Context,
     client: &Client,
     args: &RunArgs,
-    environment: &BTreeMap<String, String>,
+    (environment, each): (&BTreeMap<String, String>, Option<&Arc<Each>>),
     view: &RequestView,
 ) -> Result<JobEnd, CliError> {
     let hosts = seats::chosen(view, &args.on)?;
@@ -114,7 +119,12 @@ fn run_in(
         detaches: args.detach,
         is_attached: false,
     };
-    let stdin = if args.detach { StdinTo::None } else { args.stdin };
+    let stdin = match each {
+        Some(_) => StdinTo::All,
+        None if args.detach => StdinTo::None,
+        None => args.stdin,
+    };
+    let command = each.map_or_else(|| args.command.clone(), |each| each.command());
     let directory = args.workdir.as_ref().map(|path| {
         path.to_str().map(str::to_owned).ok_or_else(|| CliError::Usage("--workdir: the path is not UTF-8".to_owned()))
     });
@@ -130,7 +140,7 @@ fn run_in(
             run: number,
             rank,
             hosts: names.clone(),
-            command: args.command.clone(),
+            command: command.clone(),
             environment: environment.clone(),
             directory: directory.clone(),
             terminal: None,
@@ -147,7 +157,7 @@ fn run_in(
         Ok(Wish::Start(Box::new(order)))
     };
     let wishes = (0..).zip(&hosts).map(order).collect::<Result<Vec<Wish>, CliError>>()?;
-    let common = Common { client, opener: &opener, terms: &terms, stdin, follows: true, takes_end: true };
+    let common = Common { client, opener: &opener, terms: &terms, stdin, each, follows: true, takes_end: true };
     seats::run(&common, &hosts, wishes)
 }
 

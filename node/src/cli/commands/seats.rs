@@ -18,6 +18,7 @@ use crate::{
         client::Client,
         error::CliError,
         run::{
+            each::Each,
             input,
             job::{Job, JobEnd, NEWS_QUEUE, Shown, TOLD_QUEUE, Terms, code},
             printer::Printer,
@@ -83,6 +84,8 @@ pub struct Common<'a> {
     pub opener: &'a Opener,
     pub terms: &'a Terms,
     pub stdin: StdinTo,
+    /// The lines that the seats run, where they run lines of a file.
+    pub each: Option<&'a Arc<Each>>,
     /// Whether output is followed to the end of the run.
     pub follows: bool,
     /// Whether the site may forget the run once its end was told.
@@ -95,8 +98,8 @@ pub struct Common<'a> {
 /// When not all could be made ready.
 pub fn run(common: &Common<'_>, hosts: &[&ReservedHost], wishes: Vec<Wish>) -> Result<JobEnd, CliError> {
     let failed = |source| CliError::Io { doing: "running the command", source };
-    let printer =
-        if common.terms.detaches { Printer::silent() } else { Printer::new(wishes.len() > 1).map_err(failed)? };
+    let is_labelled = wishes.len() > 1 || common.each.is_some();
+    let printer = if common.terms.detaches { Printer::silent() } else { Printer::new(is_labelled).map_err(failed)? };
     let printer = Arc::new(printer);
     let with_input = match common.stdin {
         StdinTo::First => 1,
@@ -110,7 +113,11 @@ pub fn run(common: &Common<'_>, hosts: &[&ReservedHost], wishes: Vec<Wish>) -> R
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)?;
     let end = runtime.block_on(async {
         let (tell, news) = mpsc::channel(NEWS_QUEUE);
-        let mut inputs = input::of_stdin(with_input).map_err(failed)?.into_iter();
+        let inputs = match common.each {
+            Some(each) => each.inputs(wishes.len()),
+            None => input::of_stdin(with_input).map_err(failed)?,
+        };
+        let mut inputs = inputs.into_iter();
         let seat = |(rank, wish)| {
             let (to, told) = mpsc::channel(TOLD_QUEUE);
             let seat = Seat {
@@ -122,6 +129,7 @@ pub fn run(common: &Common<'_>, hosts: &[&ReservedHost], wishes: Vec<Wish>) -> R
                 news: tell.clone(),
                 told,
                 input: inputs.next(),
+                each: common.each.cloned(),
                 follows: common.follows,
                 takes_end: common.takes_end,
             };
@@ -133,5 +141,8 @@ pub fn run(common: &Common<'_>, hosts: &[&ReservedHost], wishes: Vec<Wish>) -> R
     });
     // Nothing that blocks is waited for.
     runtime.shutdown_background();
-    end
+    Ok(match (end?, common.each) {
+        (JobEnd::Over(code), Some(each)) => JobEnd::Over(each.summary(code, |text| printer.remark(text))),
+        (end, _) => end,
+    })
 }

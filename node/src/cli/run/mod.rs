@@ -4,7 +4,9 @@
 //! end. Invariant: an end that was not told is "unknown", never success.
 
 pub mod connection;
+pub mod each;
 pub mod input;
 pub mod job;
+mod marks;
 pub mod printer;
 pub mod seat;

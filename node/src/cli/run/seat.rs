@@ -16,6 +16,7 @@ use tokio::{
 
 use super::{
     connection::{self, NoStream, Stream},
+    each::Each,
     input::Chunk,
     printer::Printer,
 };
@@ -121,6 +122,8 @@ pub struct Seat {
     pub news: mpsc::Sender<(u32, News)>,
     pub told: mpsc::Receiver<Tell>,
     pub input: Option<mpsc::Receiver<Chunk>>,
+    /// The lines that it runs, where it runs lines of a file.
+    pub each: Option<Arc<Each>>,
     /// Whether the log is followed to the end of the run; else what there is of it is printed.
     pub follows: bool,
     /// Whether the site may forget the run once its end was told.
@@ -216,7 +219,10 @@ impl Seat {
         let mut progress = Progress::default();
         let last = self.follow(&mut progress).await;
         if let Some(last) = last {
-            let _ = task::block_in_place(|| self.printer.finish(self.rank));
+            let _ = task::block_in_place(|| match &self.each {
+                Some(each) => each.over(&self.printer, self.rank, &last),
+                None => self.printer.finish(self.rank),
+            });
             self.tell(last).await;
         }
     }
@@ -307,6 +313,10 @@ impl Seat {
                 }
                 told = self.told.recv() => {
                     let Some(told) = told else {
+                        if self.each.is_some() {
+                            // Nobody gives it lines any more.
+                            writer.send(&ToKeeper::StdinEnd);
+                        }
                         writer.finish().await;
                         return Talked::Left;
                     };
@@ -346,7 +356,10 @@ impl Seat {
                 let Some(new) = data.0.get(known..).filter(|new| !new.is_empty()) else { return Ok(()) };
                 progress.have[output as usize] = have + new.len() as u64;
                 if !progress.is_unread {
-                    let printed = task::block_in_place(|| self.printer.print(self.rank, output, new));
+                    let printed = task::block_in_place(|| match &self.each {
+                        Some(each) => each.take(&self.printer, self.rank, output, new),
+                        None => self.printer.print(self.rank, output, new),
+                    });
                     if printed.is_err() {
                         progress.is_unread = true;
                         self.tell(News::Unread).await;
