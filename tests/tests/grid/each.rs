@@ -24,14 +24,14 @@ fn three(shared: &Path) -> [Node; 3] {
     let first = Node::start("alpha", &hosts("a", 3), &runner);
     let second = Node::joining("beta", &hosts("b", 3), &first, &runner);
     let third = Node::joining("gamma", &hosts("c", 2), &first, &runner);
-    [&first, &second, &third].iter().for_each(|node| node.wait_until_it_knows(3));
+    [&first, &second, &third].iter().for_each(|node| node.wait_until_it_knows(8));
     [first, second, third]
 }
 
 /// `kolo run --each` over all eight hosts.
 fn each(node: &Node, file: &Path, flags: &[&str]) -> Command {
-    let mut kolo = node.command(&["run", "-N", "8", "--per-host", "cpu=1", "-t", "30min", "--each"]);
-    kolo.arg(file).args(flags).stdin(Stdio::null());
+    let mut kolo = node.command(&["run", "-N", "8", "--per-host", "cpu=1", "-t", "30min"]);
+    kolo.arg("--each").arg(file).args(flags).stdin(Stdio::null());
     kolo
 }
 
