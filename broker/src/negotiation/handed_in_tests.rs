@@ -33,7 +33,7 @@ fn a_plan_that_need_not_be_kept_to_is_tried_first_and_then_another_is_looked_for
     let is_hold = |output: &Output| matches!(output, Output::Ask { purpose: Purpose::Hold, .. });
     assert!(run.outputs.iter().all(is_hold) && run.outputs.len() == 2, "{:?}", run.outputs);
     run.answer("a", Purpose::Hold, held(7));
-    run.answer("b", Purpose::Hold, refused(RefusalReason::Busy));
+    run.answer("b", Purpose::Hold, refused(RefusalReason::TooFarAhead(9)));
     let wanted = run.wanted();
     assert_eq!(wanted[..2], ["Release 1 a", "Release 1 b"], "{wanted:?}");
     assert!(wanted[2].starts_with("find"), "{wanted:?}");
@@ -85,7 +85,7 @@ fn a_plan_that_was_handed_in_is_not_tried_again_for_more_than_earlier_attempts_h
 fn after_a_restart_a_plan_that_has_failed_is_not_tried_again_where_another_will_do() {
     let mut run = Run::new(RequestRecord { replans: true, ..handed_in() }, false);
     run.answer("a", Purpose::Hold, held(7));
-    run.answer("b", Purpose::Hold, refused(RefusalReason::Busy));
+    run.answer("b", Purpose::Hold, refused(RefusalReason::TooFarAhead(9)));
     let again = Run::new(run.negotiation.record().clone(), true);
     assert!(matches!(again.negotiation.stage(), Stage::Planning), "{:?}", again.negotiation.stage());
 }

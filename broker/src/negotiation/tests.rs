@@ -334,3 +334,23 @@ fn a_cancel_is_on_disk_before_any_site_is_told_in_every_state() {
         assert!(run.wanted().is_empty(), "a second cancel changes nothing");
     }
 }
+
+#[test]
+fn a_site_that_is_busy_is_asked_once_more_after_a_while_and_then_left_out() {
+    let mut run = Run::holding();
+    for (answered_at, left_out) in [(20, "{}"), (1_000, r#"{"b"}"#)] {
+        run.answer("a", Purpose::Hold, held(7));
+        run.answer("b", Purpose::Hold, refused(RefusalReason::Busy));
+        if left_out == "{}" {
+            let due = run.negotiation.poll_timeout().unwrap().0;
+            assert!(due > answered_at + 20 && due < answered_at + 100, "{due}");
+            run.time_passes_to(due);
+        }
+        assert_eq!(run.wanted().last().unwrap(), &format!("find, without {left_out}"));
+        run.find(&["a", "b"]);
+    }
+    let mut run = booking();
+    run.answer("a", Purpose::Confirm, refused(RefusalReason::Busy));
+    run.time_passes_to(200);
+    assert_eq!(run.wanted().last().unwrap(), "find, without {}", "it may have booked, and is given back");
+}
