@@ -68,6 +68,23 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// A request under this name.
+    #[must_use]
+    pub fn new(id: RequestId, request: &Request) -> Asked {
+        Asked { id, shapes: request.alternatives().map(Ok).collect(), has_shapes: request.has_shapes() }
+    }
+
+    /// The least that a host must be and have to serve any of its shapes, if some grid could.
+    #[must_use]
+    pub fn widest(&self) -> Option<Demand> {
+        Demand::widest(self.shapes.iter().flatten().map(Request::demand))
+    }
+
+    /// Which of its shapes a plan is of, when it has any.
+    pub(crate) fn shape_of(&self, outcome: &PlanOutcome) -> Option<ShapeNumber> {
+        outcome.plan().filter(|_| self.has_shapes).map(|plan| plan.shape)
+    }
+
     /// The request, if some grid could serve it; the first shape.
     #[must_use]
     pub fn request(&self) -> Option<&Request> {
@@ -155,14 +172,17 @@ impl OfflinePlanner {
         text: &str,
         stopwatch: &mut PhaseStopwatch<impl Fn() -> Duration>,
     ) -> Result<PlanLine, LineError> {
-        let Asked { id, shapes, has_shapes } = self.read_line(line, text)?;
+        Ok(self.plan_asked(&self.read_line(line, text)?, stopwatch))
+    }
+
+    /// Answers a line that was read.
+    pub fn plan_asked(&mut self, asked: &Asked, stopwatch: &mut PhaseStopwatch<impl Fn() -> Duration>) -> PlanLine {
         stopwatch.reset();
-        let outcomes = shapes.into_iter().map(|request| match request {
-            Ok(request) => self.plan(&request, stopwatch),
-            Err(rejection) => PlanOutcome::Rejected(rejection),
+        let outcomes = asked.shapes.iter().map(|request| match request {
+            Ok(request) => self.plan(request, stopwatch),
+            Err(rejection) => PlanOutcome::Rejected(rejection.clone()),
         });
         let outcome = shapes::best_of((0..).map(ShapeNumber).zip(outcomes));
-        let shape = outcome.plan().filter(|_| has_shapes).map(|plan| plan.shape);
         // The shares of phase VI are not reported: offline nothing is reserved.
         let [phases_us @ .., _] = stopwatch.stop();
         if self.commit
@@ -170,7 +190,7 @@ impl OfflinePlanner {
         {
             self.occupy(plan);
         }
-        Ok(PlanLine { id, shape, outcome, phases_us })
+        PlanLine { id: asked.id.clone(), shape: asked.shape_of(&outcome), outcome, phases_us }
     }
 
     /// Plans one request on every host of the snapshot, or every one that it names.
@@ -259,7 +279,8 @@ impl OfflinePlanner {
         free.sort_by_key(|candidate| Reverse(last_ends.get(&(candidate.site.clone(), candidate.host.id.clone()))));
         free.truncate(demand.seats());
         free.sort_by_key(|candidate| (candidate.site, &candidate.host.id));
-        plan_on(&Job { uplinks: &self.uplinks, ..Job::of(request, (start, start)) }, &free, start)
+        let job = Job::of(request, (start, start));
+        plan_on(&Job { asked_at: self.asked_at, uplinks: &self.uplinks, ..job }, &free, start)
     }
 
     fn pool(&self, demand: &Demand) -> Vec<Candidate<'_>> {

@@ -12,6 +12,8 @@ mod colocation;
 mod figures;
 mod objective;
 mod order;
+#[cfg(test)]
+mod order_tests;
 mod policies;
 mod policy;
 mod room;
@@ -47,7 +49,7 @@ pub struct BatchAnswer {
     pub alternatives: Vec<Alternative>,
 }
 
-/// Plans a batch on the planner's snapshot, which stays as it is. Of a request with shapes only the first is planned; callers refuse them.
+/// Plans a batch on the planner's snapshot, which stays as it is. Orders look at the first shape of a request.
 ///
 /// # Errors
 /// [`BatchError`] when there are no requests, too many, or some that the policy cannot treat.
@@ -67,6 +69,12 @@ pub fn plan(
     let started = (watch.clock)();
     let options = &Options { objective: policy.objective().unwrap_or(options.objective), ..*options };
     let mut run = Run::new(planner, requests, options, watch);
+    if policy.ignores().contains(&"shapes")
+        && let Some(asked) = requests.iter().find(|asked| asked.has_shapes)
+    {
+        let what = format!("request {}: shapes: one shape only can be placed", asked.id);
+        return Err(BatchError::Refused { policy: policy.name(), what });
+    }
     policy.check(&run)?;
     let plans = policy.plan(&mut run);
     let phases_us = run.phases_us.clone();
@@ -83,11 +91,9 @@ pub fn plan(
             PlanOutcome::Rejected(Rejection { reason, start_proven: false })
         }
     };
-    let line = |(request, plan): (usize, Option<Plan>)| PlanLine {
-        id: requests[request].id.clone(),
-        shape: None,
-        outcome: outcome(request, plan),
-        phases_us: phases_us[request],
+    let line = |(request, plan): (usize, Option<Plan>)| {
+        let (asked, outcome) = (&requests[request], outcome(request, plan));
+        PlanLine { id: asked.id.clone(), shape: asked.shape_of(&outcome), outcome, phases_us: phases_us[request] }
     };
     let lines = plans.into_iter().enumerate().map(line).collect();
     Ok(BatchAnswer { lines, batch, alternatives })

@@ -1,6 +1,7 @@
 //! Whose turn it is first: the orders of a batch.
 //!
-//! Invariant: a total order; among equals the order of the file.
+//! Invariant: a total order; those that keep precedence ([`Options::first`](super::Options::first)) come before all others; among equals
+//! the order of the file.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -17,8 +18,10 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// The earliest `earliest`.
+    /// The order of the file.
     #[default]
+    File,
+    /// The earliest `earliest`.
     Fcfs,
     /// The fewest hosts.
     Sjf,
@@ -38,7 +41,8 @@ pub enum Order {
 
 impl Order {
     /// All orders, by name.
-    pub const ALL: [(&str, Order); 8] = [
+    pub const ALL: [(&str, Order); 9] = [
+        ("file", Order::File),
         ("fcfs", Order::Fcfs),
         ("sjf", Order::Sjf),
         ("bjf", Order::Bjf),
@@ -50,10 +54,11 @@ impl Order {
     ];
 }
 
-/// The requests of the batch in the order asked; those that no grid could serve come last.
+/// The requests of the batch in the order asked, first those that keep precedence; of both, those that no grid could serve come last.
 pub(super) fn ordered(run: &mut Run<'_>) -> Vec<usize> {
     let mut all: Vec<usize> = (0..run.requests.len()).collect();
     match run.options.order {
+        Order::File => by_key(run, &mut all, |_| ()),
         Order::Fcfs => by_key(run, &mut all, earliest),
         Order::Sjf => by_key(run, &mut all, |request| request.demand().seats()),
         Order::Bjf => by_key(run, &mut all, |request| Reverse(request.demand().seats())),
@@ -78,23 +83,24 @@ pub(super) fn ordered(run: &mut Run<'_>) -> Vec<usize> {
 }
 
 fn by_key<K: Ord>(run: &Run<'_>, all: &mut [usize], key: impl Fn(&Request) -> K) {
-    all.sort_by_cached_key(|request| {
-        let request = run.requests[*request].request();
-        (request.is_none(), request.map(&key))
+    all.sort_by_cached_key(|at| {
+        let request = run.requests[*at].request();
+        (*at >= run.options.first, request.is_none(), request.map(&key))
     });
 }
 
-/// Always the one that can start first beside those before it. A start only moves back as others are placed, so it is looked up
+/// Always the one that can start first beside those before it, of those that keep precedence as long as there are any. A start only moves back as others are placed, so it is looked up
 /// again when its turn comes.
 fn by_start(run: &mut Run<'_>, queue: Vec<usize>) -> Vec<usize> {
     let begun = run.planner.clone();
-    let mut waiting: BTreeSet<(Time, usize, usize)> =
-        queue.into_iter().enumerate().map(|(place, request)| (Time::ZERO, place, request)).collect();
+    let first = run.options.first;
+    let turn = |(place, request): (usize, usize)| (request >= first, Time::ZERO, place, request);
+    let mut waiting: BTreeSet<(bool, Time, usize, usize)> = queue.into_iter().enumerate().map(turn).collect();
     let mut ordered = Vec::with_capacity(waiting.len());
-    while let Some((expected, place, request)) = waiting.pop_first() {
+    while let Some((is_later, expected, place, request)) = waiting.pop_first() {
         let plan = run.plan_by(request, |job| job.objective = ObjectiveKind::Start);
         let start = plan.as_ref().map_or(Time::MAX, |plan| plan.start);
-        let now = (start, place, request);
+        let now = (is_later, start, place, request);
         if start > expected && waiting.first().is_some_and(|next| *next < now) {
             waiting.insert(now);
             continue;

@@ -13,7 +13,7 @@ pub trait Policy {
         None
     }
 
-    /// The options, by their names in the format, that are nothing to it.
+    /// The options, by their names in the format, that are nothing to it; with `shapes`, a request that has any is refused.
     fn ignores(&self) -> &'static [&'static str] {
         &[]
     }
@@ -43,13 +43,16 @@ pub struct Options {
     pub alternatives: usize,
     /// Whether alternatives of different requests may collide.
     pub overlap: bool,
+    /// So many requests, the first of the batch, come before all others in every order: an earlier batch has postponed them. Of the
+    /// policies, those that place all requests at once do not look at it.
+    pub first: usize,
 }
 
 impl Default for Options {
     /// The source finds 11 to 13 alternatives a request where hosts are plenty.
     fn default() -> Options {
         let (order, objective) = (Order::default(), BatchObjective::default());
-        Options { order, objective, budget: None, alternatives: 10, overlap: false }
+        Options { order, objective, budget: None, alternatives: 10, overlap: false, first: 0 }
     }
 }
 
@@ -89,6 +92,7 @@ impl Given {
             budget: self.budget,
             alternatives: self.alternatives.unwrap_or(default.alternatives),
             overlap: self.overlap,
+            first: 0,
         })
     }
 }

@@ -10,10 +10,12 @@ use super::{
 };
 use crate::{
     cost::Cost,
+    ids::ShapeNumber,
     offline::{Asked, OfflinePlanner},
     phases::{Job, PhaseStopwatch},
     plan::{Plan, PlanOutcome},
     request::{ObjectiveKind, Request},
+    shapes,
     time::Time,
 };
 
@@ -73,8 +75,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The same for a job that is not quite what is asked.
-    pub(super) fn plan_by(&mut self, request: usize, change: impl FnOnce(&mut Job<'_>)) -> Option<Plan> {
+    /// The same for jobs that are not quite what is asked; the best of its shapes.
+    pub(super) fn plan_by(&mut self, request: usize, change: impl Fn(&mut Job<'_>)) -> Option<Plan> {
         let placed = self.alternatives.iter().filter(|found| found.chosen).count();
         if !(self.watch.goes_on)(Progress { placed, value: None }) {
             self.reasons[request] = "the search was ended before its turn".to_owned();
@@ -86,10 +88,11 @@ impl<'a> Run<'a> {
             change(job);
             job.budget = [job.budget, left].into_iter().flatten().min();
         };
-        let outcome = match self.requests[request].shapes.first()? {
+        let outcomes = self.requests[request].shapes.iter().map(|asked| match asked {
             Ok(asked) => self.planner.plan_changed(&asked.unscaled(), change, &mut self.stopwatch),
             Err(rejection) => PlanOutcome::Rejected(rejection.clone()),
-        };
+        });
+        let outcome = shapes::best_of((0..).map(ShapeNumber).zip(outcomes));
         let spent = self.stopwatch.stop();
         self.phases_us[request].iter_mut().zip(spent).for_each(|(sum, us)| *sum += us);
         match outcome {
@@ -116,14 +119,14 @@ impl<'a> Run<'a> {
         let mut bounds = Vec::with_capacity(self.requests.len());
         for request in 0..self.requests.len() {
             let bound = self.plan_by(request, |job| job.objective = kind)?.objective.bound?;
-            let asked = self.requests[request].request()?;
+            let shapes = || self.requests[request].shapes.iter().flatten();
+            let asked = shapes().next()?;
+            let seats = shapes().map(|asked| asked.demand().seats()).min()? as u64;
             bounds.push(match objective {
                 BatchObjective::Cost | BatchObjective::HostTime => bound,
                 BatchObjective::Finish | BatchObjective::Makespan => since(Time(bound), self.origin),
                 // All of its hosts are used from its start on, by itself at least.
-                BatchObjective::RunTime => {
-                    (asked.demand().seats() as u64).cast_signed() * since(earliest(asked), self.origin) + bound
-                }
+                BatchObjective::RunTime => seats.cast_signed() * since(earliest(asked), self.origin) + bound,
             });
         }
         match objective {

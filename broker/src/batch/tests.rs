@@ -11,7 +11,7 @@ fn planner(hosts: &str) -> OfflinePlanner {
 }
 
 /// So many hosts of one core and these speeds.
-fn cores(speeds: &[u32]) -> OfflinePlanner {
+pub(super) fn cores(speeds: &[u32]) -> OfflinePlanner {
     let host = |(at, speed): (usize, &u32)| {
         format!(
             r#"{{"id":"h{at}","site":"s{}","resources":{{"cpu":1000}},"speed":{speed},"prices":{{"cpu":{speed}}}}}"#,
@@ -21,16 +21,16 @@ fn cores(speeds: &[u32]) -> OfflinePlanner {
     planner(&speeds.iter().enumerate().map(host).collect::<Vec<_>>().join(","))
 }
 
-fn asked(planner: &OfflinePlanner, lines: &[String]) -> Vec<Asked> {
+pub(super) fn asked(planner: &OfflinePlanner, lines: &[String]) -> Vec<Asked> {
     lines.iter().enumerate().map(|(at, line)| planner.read_line(at + 1, line).unwrap()).collect()
 }
 
-fn answer(planner: &OfflinePlanner, lines: &[String], policy: &str, options: Options) -> BatchAnswer {
+pub(super) fn answer(planner: &OfflinePlanner, lines: &[String], policy: &str, options: Options) -> BatchAnswer {
     let policy = policy_named(policy).unwrap();
     plan(&*policy, planner, &asked(planner, lines), &options, Watch::NOBODY).unwrap()
 }
 
-fn starts(answer: &BatchAnswer) -> Vec<Option<i64>> {
+pub(super) fn starts(answer: &BatchAnswer) -> Vec<Option<i64>> {
     let start = |line: &PlanLine| match &line.outcome {
         PlanOutcome::Allocated(plan) => Some(plan.start.0),
         PlanOutcome::Rejected(_) => None,
@@ -38,7 +38,7 @@ fn starts(answer: &BatchAnswer) -> Vec<Option<i64>> {
     answer.lines.iter().map(start).collect()
 }
 
-fn placed(answer: &BatchAnswer) -> Vec<&Plan> {
+pub(super) fn placed(answer: &BatchAnswer) -> Vec<&Plan> {
     answer
         .lines
         .iter()
@@ -68,14 +68,14 @@ proptest! {
     fn plans_of_a_batch_fit_together_and_its_figures_are_theirs(
         speeds in prop::collection::vec(500_u32..3_000, 2..6),
         lines in requests(),
-        (policy, order, objective) in (0_usize..9, 0_usize..8, 0_usize..5),
-        (overlap, budget) in (any::<bool>(), prop::option::of(0_u64..400)),
+        (policy, order, objective) in (0_usize..9, 0_usize..9, 0_usize..5),
+        (overlap, budget, first) in (any::<bool>(), prop::option::of(0_u64..400), 0_usize..4),
     ) {
         let planner = cores(&speeds);
         let policy = ["in-order", "slices:1", "slices:2", "slices:9", "oas", "mesd", "pas", "cbs", "jpr"][policy];
         let budget = budget.filter(|_| !CLUSTER_POLICIES.contains(&policy));
         let options = Options {
-            order: Order::ALL[order].1, objective: BatchObjective::ALL[objective].1, alternatives: 3, overlap, budget
+            order: Order::ALL[order].1, objective: BatchObjective::ALL[objective].1, alternatives: 3, overlap, budget, first
         };
         let answer = answer(&planner, &lines, policy, options);
         let mut snapshot = planner.clone();
@@ -129,7 +129,7 @@ proptest! {
     }
 }
 
-fn line(id: &str, keys: &str) -> String {
+pub(super) fn line(id: &str, keys: &str) -> String {
     format!(r#"{{"id":"{id}","per_host":{{"cpu":1000}},{keys}}}"#)
 }
 
@@ -257,7 +257,7 @@ fn linked() -> OfflinePlanner {
     OfflinePlanner::new(GridSnapshot::read(&text).unwrap(), Settings::default(), 1, false)
 }
 
-const CLUSTER_POLICIES: [&str; 6] = ["oas", "mesd", "mesd:literal", "pas", "cbs", "jpr"];
+pub(super) const CLUSTER_POLICIES: [&str; 6] = ["oas", "mesd", "mesd:literal", "pas", "cbs", "jpr"];
 
 #[test]
 fn traffic_waits_for_the_uplinks_and_the_makespan_is_proven() {

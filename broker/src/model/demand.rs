@@ -220,7 +220,7 @@ impl Demand {
 
     /// The least that a host must be and have to serve any of these, which are shapes of one request, at any factor, for as many hosts as
     /// the largest needs; for whoever looks for hosts.
-    pub(super) fn widest<'d>(shapes: impl Iterator<Item = &'d Demand>) -> Option<Demand> {
+    pub(crate) fn widest<'d>(shapes: impl Iterator<Item = &'d Demand>) -> Option<Demand> {
         let least = |shape: &Demand| shape.range_to_choose().map_or_else(|| shape.clone(), |all| shape.relaxed(all));
         shapes.map(least).reduce(|mut widest, shape| {
             let names = widest.resources();

@@ -95,6 +95,12 @@ impl Request {
         std::iter::once(&self.demand).chain(&self.others)
     }
 
+    /// The request as if each of its shapes were all that it allows, in order: at least one.
+    pub fn alternatives(&self) -> impl Iterator<Item = Request> {
+        let alternative = |demand: &Demand| Request { demand: demand.clone(), others: Vec::new(), ..self.clone() };
+        self.shapes().map(alternative)
+    }
+
     /// What this shape needs.
     #[must_use]
     pub fn shape(&self, shape: ShapeNumber) -> Option<&Demand> {

@@ -39,7 +39,9 @@ pub const REQUESTS_MAX: usize = 1_000;
 const HOSTS_MAX: usize = 2_000;
 /// Most alternatives of a request that may be asked for.
 pub const ALTERNATIVES_MAX: usize = 1_000;
-/// Requests times hosts times alternatives, some 8 us each; fewer alternatives are looked for where there are more of the others.
+/// Most shapes that a batch is planned of; of each request the first, as many as of the others.
+const SHAPES_MAX: usize = 2_000;
+/// Shapes times hosts times alternatives, some 8 us each; fewer alternatives are looked for where there are more of the others.
 const WORK_MAX: usize = 2_000_000;
 /// The same where alternatives may collide, so that their choice takes longer than they do.
 const WORK_OVERLAP_MAX: usize = 500_000;
@@ -82,6 +84,10 @@ pub struct BatchQuestion {
     /// Whether alternatives of different requests may take the same hosts; what is chosen does not.
     #[serde(default)]
     pub overlap: bool,
+    /// So many of the requests, the first, come before the others in every order: an earlier batch has postponed them.
+    #[schema(maximum = 1000)]
+    #[serde(default)]
+    pub first: usize,
 }
 
 /// The plans of a batch; nothing is held.
@@ -116,13 +122,20 @@ impl How {
             overlap: question.overlap,
         };
         let options = given.options(&*policy).map_err(|error| Problem::wrong("policy", error))?;
-        Ok(How { policy: question.policy.clone(), options })
+        let first = in_range("first", question.first, 0..=REQUESTS_MAX)?;
+        Ok(How { policy: question.policy.clone(), options: Options { first, ..options } })
+    }
+
+    /// The same for a batch whose first so many requests come before all others.
+    pub fn with_first(mut self, first: usize) -> How {
+        self.options.first = first;
+        self
     }
 
     /// How many alternatives of each request are looked for.
-    fn alternatives(&self, requests: usize, hosts: usize) -> usize {
+    fn alternatives(&self, shapes: usize, hosts: usize) -> usize {
         let work_max = if self.options.overlap { WORK_OVERLAP_MAX } else { WORK_MAX };
-        self.options.alternatives.min(work_max / (requests * hosts).max(1)).max(1)
+        self.options.alternatives.min(work_max / (shapes * hosts).max(1)).max(1)
     }
 }
 
@@ -151,19 +164,22 @@ pub async fn plan_batch(State(state): State<Arc<ApiState>>, Body(body): Body) ->
 ///
 /// # Errors
 /// A problem when the node plans another batch, or ends.
-pub async fn answer(state: &ApiState, how: How, asked: Vec<Asked>) -> Result<(BatchAnswer, Vec<SiteId>), Problem> {
+pub async fn answer(state: &ApiState, how: How, mut asked: Vec<Asked>) -> Result<(BatchAnswer, Vec<SiteId>), Problem> {
     let now = state.coordinator.clock.now().utc;
     let settings = state.requests.settings().planner;
     let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node plans another batch; try again in a moment");
     let turn = state.coordinator.planning.batch().ok_or_else(busy)?;
-    let requests: Vec<&Request> = asked.iter().filter_map(Asked::request).collect();
-    let hosts = find_hosts(state, &requests, settings.m_max as usize, now).await;
-    let talks = requests.iter().any(|request| request.demand().traffic().is_some());
+    let shapes_max = SHAPES_MAX / asked.len().max(1);
+    asked.iter_mut().for_each(|one| one.shapes.truncate(shapes_max));
+    let shapes = asked.iter().map(|one| one.shapes.len()).sum();
+    let demands: Vec<Demand> = asked.iter().filter_map(Asked::widest).collect();
+    let talks = demands.iter().any(|demand| demand.traffic().is_some());
+    let hosts = find_hosts(state, demands, settings.m_max as usize, now).await;
     let uplinks = state.discovery.view().uplinks(hosts.iter().map(|host| &host.site).filter(|_| talks));
     let site = |(id, link): (&SiteId, &Uplink)| SnapshotSite { id: id.clone(), uplink: Some(link.clone()) };
     let of_sites = uplinks.iter().map(site).collect();
     let sites: Vec<SiteId> = hosts.iter().map(|host| host.site.clone()).collect();
-    let alternatives = how.alternatives(requests.len(), hosts.len());
+    let alternatives = how.alternatives(shapes, hosts.len());
     let How { policy, options } = how;
     let options = Options { alternatives, ..options };
     let snapshot = GridSnapshot { sites: of_sites, hosts };
@@ -192,9 +208,6 @@ fn checked(
     let check = |(at, document): (usize, &RequestDocument)| {
         let place = format!("requests[{at}].");
         let request = checked_request(document.clone(), &place)?;
-        if request.has_shapes() {
-            return Err(Problem::wrong(&format!("{place}shapes"), "not yet supported in a batch"));
-        }
         if request.extends().is_some() {
             return Err(Problem::wrong(&format!("{place}extends"), "not in a batch"));
         }
@@ -212,17 +225,17 @@ fn asked((number, request): (usize, &Request)) -> Result<Asked, Problem> {
     let unnamed = || RequestId::new(&format!("line-{number}"));
     let id = request.id().cloned().map_or_else(unnamed, Ok);
     let id = id.map_err(|error| Problem::wrong("requests", error))?;
-    Ok(Asked { id, shapes: vec![Ok(request.clone())], has_shapes: false })
+    Ok(Asked::new(id, request))
 }
 
 /// Hosts that could serve the requests, for those that ask for the same together, `multiplier` for each seat.
-async fn find_hosts(state: &ApiState, requests: &[&Request], multiplier: usize, now: Time) -> Vec<SnapshotHost> {
+async fn find_hosts(state: &ApiState, demands: Vec<Demand>, multiplier: usize, now: Time) -> Vec<SnapshotHost> {
     let mut kinds: Vec<(Demand, usize)> = Vec::new();
-    for request in requests {
-        let demand = request.widest();
+    for demand in demands {
+        let seats = demand.seats();
         match kinds.iter_mut().find(|(known, _)| *known == demand) {
-            Some((_, seats)) => *seats += demand.seats(),
-            None => kinds.push((demand, request.demand().seats())),
+            Some((_, of_kind)) => *of_kind += seats,
+            None => kinds.push((demand, seats)),
         }
     }
     let wanted =

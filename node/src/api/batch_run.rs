@@ -133,6 +133,8 @@ struct Due {
     permit: Permit,
     submitted_for: Option<String>,
     latest: Time,
+    /// An earlier run has found no place for it.
+    was_postponed: bool,
 }
 
 /// Plans what is wanted, and submits it behind the turn: another run may plan what has come since. `is_stranger`: whoever has asked
@@ -197,12 +199,15 @@ fn look_at(state: &ApiState, record: WaitingRecord, now: Time) -> Result<Due, (R
     let request = Request::try_from(document).map_err(|error| refused(error.to_string()))?;
     let admitted = state.membership.admit(record.authorization.clone());
     let (authorization, permit) = admitted.map_err(|denial| refused(denial.to_string()))?;
-    let asked = Asked { id: record.id, shapes: vec![Ok(request)], has_shapes: false };
-    Ok(Due { asked, authorization, permit, submitted_for: record.submitted_for, latest: record.latest })
+    let asked = Asked::new(record.id, &request);
+    let WaitingRecord { submitted_for, latest, postponed, .. } = record;
+    Ok(Due { asked, authorization, permit, submitted_for, latest, was_postponed: postponed > 0 })
 }
 
-/// Plans these together: the line of all, and those that have a plan; the rest goes on waiting.
+/// Plans these together, first those that were postponed: the line of all, and those that have a plan; the rest goes on waiting.
 async fn plan(state: &Arc<ApiState>, how: How, due: Vec<Due>) -> Result<(BatchLine, Vec<(Due, HandedPlan)>), Problem> {
+    // What waits comes in this order.
+    let how = how.with_first(due.iter().filter(|one| one.was_postponed).count());
     let (answer, _) = answer(state, how, due.iter().map(|one| one.asked.clone()).collect()).await?;
     let mut placed = Vec::new();
     let mut reasons = BTreeMap::new();

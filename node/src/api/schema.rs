@@ -327,6 +327,8 @@ pub struct ObjectiveValue {
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BatchOrder {
+    /// The order of the file.
+    File,
     /// The earliest `earliest`.
     Fcfs,
     /// The fewest hosts.

@@ -205,9 +205,6 @@ fn latest_start(state: &ApiState, request: &Request, now: Time, place: &str) -> 
     if request.extends().is_some() {
         return Err(Problem::wrong(&format!("{place}extends"), "not in a batch"));
     }
-    if request.shapes().count() > 1 || request.demand().is_of_shape() {
-        return Err(Problem::wrong(&format!("{place}shapes"), "not yet supported in a batch"));
-    }
     if request.budget().is_none() {
         let message = "a request that waits says what it may cost, if only 0: its user is not asked later";
         return Err(Problem::wrong(&format!("{place}budget"), message));

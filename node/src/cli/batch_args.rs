@@ -47,8 +47,8 @@ pub struct LiveBatchArgs {
     /// in-order (one after the other), slices:K (in K parts, of each part the best choice of alternatives), or one of those of kolo plan --batch
     #[arg(long, value_name = "POLICY", default_value = "slices:1")]
     pub policy: String,
-    /// Whose turn is first: fcfs (by earliest), sjf, bjf (fewest, most hosts), fpfs (first that fits), spt, lpt (shortest, longest), hdf (highest demand), edf (by deadline)
-    #[arg(long, value_name = "ORDER", value_parser = one_of(&Order::ALL), default_value = "fcfs")]
+    /// Whose turn is first: file (the order of the file), fcfs (by earliest), sjf, bjf (fewest, most hosts), fpfs (first that fits), spt, lpt (shortest, longest), hdf (highest demand), edf (by deadline)
+    #[arg(long, value_name = "ORDER", value_parser = one_of(&Order::ALL), default_value = "file")]
     pub order: Order,
     /// What is least for all together: cost, host_time, finish (sum of the ends), makespan (last end) or run_time (sum of the hosts' last ends) [default: finish; run_time of colocate]
     #[arg(long, value_name = "OBJECTIVE", value_parser = one_of(&BatchObjective::ALL))]
@@ -92,8 +92,8 @@ pub struct BatchRunArgs {
     /// As for kolo batch plan [default: as the node is configured]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
-    /// Whose turn is first, as for kolo batch plan
-    #[arg(long, value_name = "ORDER", value_parser = one_of(&Order::ALL), default_value = "fcfs")]
+    /// Whose turn is first, of those that were postponed and then of the others, as for kolo batch plan
+    #[arg(long, value_name = "ORDER", value_parser = one_of(&Order::ALL), default_value = "file")]
     pub order: Order,
     /// What is least for all together, as for kolo batch plan
     #[arg(long, value_name = "OBJECTIVE", value_parser = one_of(&BatchObjective::ALL))]

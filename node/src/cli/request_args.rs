@@ -153,7 +153,7 @@ pub struct BatchArgs {
     /// Offline: plan all requests together: in-order (one after the other), slices:K (in K parts, of each part the best choice of alternatives); for the least makespan with traffic: oas[:slots] (best known; as in its source, in slots of time), mesd[:literal] (fast), pas (in packages), cbs (least traffic), jpr (fastest hosts); for the least run time of scalable requests on equal hosts: colocate:set, colocate:partition, colocate:best
     #[arg(long = "batch", value_name = "POLICY", requires = "grid", conflicts_with = "commit")]
     pub policy: Option<String>,
-    /// Batch: whose turn is first: fcfs (by earliest), sjf, bjf (fewest, most hosts), fpfs (first that fits), spt, lpt (shortest, longest), hdf (highest demand), edf (by deadline) [default: fcfs]
+    /// Batch: whose turn is first: file (the order of the file), fcfs (by earliest), sjf, bjf (fewest, most hosts), fpfs (first that fits), spt, lpt (shortest, longest), hdf (highest demand), edf (by deadline) [default: file]
     #[arg(long, value_name = "ORDER", requires = "policy", value_parser = one_of(&Order::ALL))]
     pub order: Option<Order>,
     /// Batch: what is least for all together: cost, host_time, finish (sum of the ends), makespan (last end) or run_time (sum of the hosts' last ends) [default: finish, or that of the policy]

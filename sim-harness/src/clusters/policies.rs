@@ -22,7 +22,7 @@ pub(crate) fn order_name(order: Order) -> String {
 fn sorted(order: Order, waiting: &[usize], jobs: &[Job]) -> Vec<usize> {
     let mut sorted = waiting.to_vec();
     match order {
-        Order::Fcfs | Order::Fpfs | Order::Edf => {}
+        Order::File | Order::Fcfs | Order::Fpfs | Order::Edf => {}
         Order::Sjf => sorted.sort_by_key(|job| jobs[*job].tasks),
         Order::Bjf | Order::Hdf => sorted.sort_by_key(|job| Reverse(jobs[*job].tasks)),
         Order::Spt => sorted.sort_by(|a, b| jobs[*a].base.total_cmp(&jobs[*b].base)),

@@ -82,10 +82,7 @@ pub fn place(drawn: &Drawn, grid: &Grid, node: usize, requests: Vec<(u64, Reques
         alternatives: ALTERNATIVES,
         ..BatchOptions::default()
     };
-    let asked = |(number, request): &(u64, Request)| {
-        let id = names::request(*number);
-        Asked { id, shapes: vec![Ok(request.clone())], has_shapes: false }
-    };
+    let asked = |(number, request): &(u64, Request)| Asked::new(names::request(*number), request);
     let asked: Vec<Asked> = requests.iter().map(asked).collect();
     let Ok(policy) = policy_named(drawn.policy) else { return Vec::new() };
     let Ok(answer) = batch::plan(&*policy, &planner, &asked, &options, Watch::NOBODY) else {

@@ -283,13 +283,13 @@ fn what_waits_outlives_the_node_and_what_was_postponed_comes_first() {
         waiting(&node),
         [row("d", "postponed", None, 1), submitted("a", "active", 0), submitted("b", "active", 0)]
     );
-    // A host is free again: it goes to the one that came first, and not to the one that is new.
+    // A host is free again: it goes to the one that came first, and not to a shorter one that is new, also when the shortest is first.
     assert_eq!(node.kolo_json(&["cancel", "a"], 0)["state"], "cancelled");
-    add(&node, &[one("g")], 0);
+    add(&node, &[json!({"id":"g","hosts":1,"duration":1800,"per_host":{"cpu":4000},"latest":soon})], 0);
     node.kill();
     node.restart();
     node.wait_until_it_knows(2);
-    let run = node.kolo_json(&["batch", "run", "--policy", "in-order"], 2);
+    let run = node.kolo_json(&["batch", "run", "--policy", "in-order", "--order", "spt"], 2);
     assert_eq!((&run["batch"]["placed"], &run["batch"]["postponed"]), (&1.into(), &1.into()), "{run}");
     let (first, all) = (waiting(&node)[0].clone(), waiting(&node));
     assert!(first == row("g", "postponed", None, 1) && all.contains(&submitted("d", "active", 1)), "{all:?}");

@@ -101,8 +101,8 @@ impl Policy for Clusters {
 
     fn ignores(&self) -> &'static [&'static str] {
         match self.kind {
-            Kind::Oas | Kind::Slots | Kind::Mesd(_) => &["order", "alternatives", "overlap"],
-            Kind::Packages(_) => &["alternatives", "overlap"],
+            Kind::Oas | Kind::Slots | Kind::Mesd(_) => &["order", "alternatives", "overlap", "shapes"],
+            Kind::Packages(_) => &["alternatives", "overlap", "shapes"],
         }
     }
 
@@ -161,11 +161,11 @@ impl Policy for Clusters {
 fn queue(run: &mut Run<'_>, reduced: &Reduced) -> (Vec<usize>, bool) {
     let mut gangs: Vec<usize> = (0..reduced.requests.len()).collect();
     match run.options.order {
-        Order::Fcfs | Order::Fpfs => gangs.sort_by_key(|gang| reduced.problem.gangs[*gang].earliest),
+        Order::File | Order::Fcfs | Order::Fpfs => gangs.sort_by_key(|gang| reduced.problem.gangs[*gang].earliest),
         _ => {
             let turns = ordered(run);
             gangs.sort_by_key(|gang| turns.iter().position(|request| *request == reduced.requests[*gang]));
         }
     }
-    (gangs, run.options.order == Order::Fcfs)
+    (gangs, matches!(run.options.order, Order::File | Order::Fcfs))
 }

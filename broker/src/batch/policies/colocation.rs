@@ -83,12 +83,12 @@ impl Policy for Colocation {
     }
 
     fn ignores(&self) -> &'static [&'static str] {
-        &["alternatives", "overlap"]
+        &["alternatives", "overlap", "shapes"]
     }
 
     fn check(&self, run: &Run<'_>) -> Result<(), BatchError> {
         let refused = |what: String| Err(BatchError::Refused { policy: self.name(), what });
-        if !matches!(run.options.order, Order::Fcfs | Order::Lpt | Order::Hdf) {
+        if !matches!(run.options.order, Order::File | Order::Lpt | Order::Hdf) {
             return refused("the order is lpt (the default) or hdf".to_owned());
         }
         // Where nothing costs anything, every budget is kept.

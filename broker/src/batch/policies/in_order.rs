@@ -57,10 +57,10 @@ impl Policy for InOrder {
 /// As the source's LJF and HDF: at the earliest start, of the hosts that are free those whose last seat ends latest.
 fn packed(run: &mut Run<'_>, request: usize, last_ends: &BTreeMap<(SiteId, HostId), Time>) -> Option<Plan> {
     let mut first = run.plan_by(request, |job| job.objective = ObjectiveKind::Start)?;
-    let asked = run.requests[request].request()?;
+    let asked = run.requests[request].shapes.get(first.shape.0 as usize)?.as_ref().ok()?;
     first.objective = unproven(asked.objective(), first.start, &first.seats);
     // Totals, a limit of sites or a budget may need other hosts.
     let packed = run.planner.packed(asked, first.start, last_ends);
     let is_paid = |plan: &Plan| run.left.is_none_or(|left| cost(plan) <= left);
-    packed.filter(is_paid).or(Some(first))
+    packed.filter(is_paid).map(|plan| Plan { shape: first.shape, ..plan }).or(Some(first))
 }

@@ -2,7 +2,8 @@
 //!
 //! Source: batch slicing (section 3 of the dissertation on windows of slots); K = 1 is the cyclic scheme. Of each part: alternatives of every
 //! request, the best choice of them, and what was chosen is occupied. Where alternatives may collide, both ways are gone and the better
-//! end counts. Invariant: with colliding alternatives an answer is never worse than without.
+//! end counts. Those that keep precedence are a part by themselves before the K. Invariant: with colliding alternatives an answer is never
+//! worse than without.
 
 use super::PolicyError;
 use crate::{
@@ -45,14 +46,15 @@ impl Policy for Slices {
 
     fn plan(&self, run: &mut Run<'_>) -> Vec<Option<Plan>> {
         let order = ordered(run);
+        let parts = self.parts(&order, run.options.first);
         // A single part keeps by itself what does not collide, if that is better.
-        if !run.options.overlap || self.0 == 1 {
-            return self.planned(run, &order, run.options.overlap);
+        if !run.options.overlap || parts.len() == 1 {
+            return planned(run, &parts, run.options.overlap);
         }
         let begun = run.planner.clone();
-        let plans = self.planned(run, &order, false);
+        let plans = planned(run, &parts, false);
         let apart = (std::mem::take(&mut run.alternatives), std::mem::replace(&mut run.planner, begun));
-        let colliding = self.planned(run, &order, true);
+        let colliding = planned(run, &parts, true);
         if worth(run, &colliding) <= worth(run, &plans) {
             return colliding;
         }
@@ -61,27 +63,38 @@ impl Policy for Slices {
     }
 }
 
-/// Requests postponed, the objective, and the latest end.
-fn worth(run: &Run<'_>, plans: &[Option<Plan>]) -> (usize, i64, i64) {
+/// Requests postponed, first of those that keep precedence, the objective, and the latest end.
+fn worth(run: &Run<'_>, plans: &[Option<Plan>]) -> (usize, usize, i64, i64) {
+    let first = run.options.first.min(plans.len());
+    let again = plans[..first].iter().filter(|plan| plan.is_none()).count();
     let placed: Vec<&Plan> = plans.iter().flatten().collect();
     let end = placed.iter().map(|plan| since(plan.end(), run.origin)).max().unwrap_or(0);
-    (plans.len() - placed.len(), run.options.objective.of_plans(&placed, run.origin), end)
+    (again, plans.len() - placed.len(), run.options.objective.of_plans(&placed, run.origin), end)
 }
 
 impl Slices {
-    fn planned(&self, run: &mut Run<'_>, order: &[usize], overlap: bool) -> Vec<Option<Plan>> {
-        let mut plans = vec![None; run.requests.len()];
-        let mut purse = Purse::new(run, order);
-        let mut rest = order;
-        for slice in 0..self.0.min(order.len()) {
-            let (part, after) = rest.split_at(rest.len().div_ceil(self.0 - slice));
+    /// The parts in which these are planned, of which none is empty; the first `first` are one by themselves.
+    fn parts<'a>(&self, order: &'a [usize], first: usize) -> Vec<&'a [usize]> {
+        let (first, mut rest) = order.split_at(first.min(order.len()));
+        let mut parts: Vec<&[usize]> = Some(first).filter(|part| !part.is_empty()).into_iter().collect();
+        for part in 0..self.0.min(rest.len()) {
+            let (next, after) = rest.split_at(rest.len().div_ceil(self.0 - part));
+            parts.push(next);
             rest = after;
-            let budget = purse.share(run, part);
-            let spent = Part { slice, requests: part, budget, overlap }.plan(run, &mut plans);
-            purse.pay(spent);
         }
-        plans
+        parts
     }
+}
+
+fn planned(run: &mut Run<'_>, parts: &[&[usize]], overlap: bool) -> Vec<Option<Plan>> {
+    let mut plans = vec![None; run.requests.len()];
+    let mut purse = Purse::new(run);
+    for (slice, requests) in parts.iter().enumerate() {
+        let budget = purse.share(run, requests);
+        let spent = Part { slice, requests, budget, overlap }.plan(run, &mut plans);
+        purse.pay(spent);
+    }
+    plans
 }
 
 /// What is left of the budget, and of the batch that it is for.
@@ -92,8 +105,9 @@ struct Purse {
 }
 
 impl Purse {
-    fn new(run: &Run<'_>, order: &[usize]) -> Purse {
-        Purse { left: run.options.budget, size: size(run, order) }
+    fn new(run: &Run<'_>) -> Purse {
+        let all: Vec<usize> = (0..run.requests.len()).collect();
+        Purse { left: run.options.budget, size: size(run, &all) }
     }
 
     /// The part of what is left that is due to these requests by their size.

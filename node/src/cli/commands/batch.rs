@@ -63,12 +63,13 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Reads and checks the flags and the file, behind what `reading` has.
+    /// Reads and checks the flags and the file, behind what `reading` has, which keeps precedence.
     ///
     /// # Errors
     /// [`CliError`] that names the flag, or file, line and key.
     pub fn read(args: &LiveBatchArgs, mut reading: Reading) -> Result<Batch, CliError> {
         policy_named(&args.policy).map_err(|error| CliError::of_flag("--policy", error))?;
+        let first = reading.count();
         reading.read(&args.file)?;
         let lines = reading.done(&args.file)?;
         let requests = lines.iter().map(|line| line.document.clone()).collect();
@@ -80,6 +81,7 @@ impl Batch {
             budget: args.batch_budget.map(|budget| budget.0),
             alternatives: args.alternatives.map(|count| count as usize),
             overlap: args.overlap,
+            first,
         };
         Ok(Batch { lines, question })
     }

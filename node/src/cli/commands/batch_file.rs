@@ -42,6 +42,11 @@ impl Reading {
         Reading { now, labels: BTreeMap::new(), lines: Vec::new() }
     }
 
+    /// How many were read.
+    pub fn count(&self) -> usize {
+        self.lines.len()
+    }
+
     /// Reads what the user has named; `-` is standard input.
     ///
     /// # Errors
@@ -83,9 +88,6 @@ impl Reading {
                 return Err(at_line(file, number, "", format!("a batch has at most {REQUESTS_MAX} requests")));
             }
             let document = read_document(number, text).map_err(|error| wrong_line(file, error))?;
-            if document.shapes.is_some() {
-                return Err(at_line(file, number, "shapes", "not yet supported in a batch".to_owned()));
-            }
             if document.extends.is_some() {
                 return Err(at_line(file, number, "extends", "not in a batch".to_owned()));
             }

@@ -145,9 +145,6 @@ fn read(planner: &OfflinePlanner, file: &Path, input: impl BufRead) -> Result<Ve
         if let Some(other) = lines.insert(request.id.clone(), number) {
             return Err(at_line(file, number, "id", format!("{} is the id of line {other} as well", request.id)));
         }
-        if request.has_shapes {
-            return Err(at_line(file, number, "shapes", "not yet supported in a batch".to_owned()));
-        }
         requests.push(request);
         Ok(())
     })?;

@@ -1,7 +1,7 @@
 //! `kolo plan --grid`: plans a file of requests on a snapshot, one line of JSON a request, without any node.
 //!
 //! A thin caller of [`broker::offline`]: it brings the files and the clock. Invariant: lines come in the order of the
-//! requests; a malformed line ends the run after the lines before it have been printed.
+//! requests; the whole file is read and checked before the first of them.
 
 use std::{
     fs::File,
@@ -71,15 +71,19 @@ fn plan_lines(
 ) -> Result<(), CliError> {
     let started = Instant::now();
     let mut clock = PhaseStopwatch::new(|| started.elapsed());
+    let mut all = Vec::new();
     each_line(requests, input, |number, line| {
-        let plan = planner.plan_line(number, line, &mut clock).map_err(|error| wrong_line(requests, error))?;
-        write_line(output, &plan)?;
-        progress.inc(1);
+        all.push(planner.read_line(number, line).map_err(|error| wrong_line(requests, error))?);
         Ok(())
-    })
+    })?;
+    for asked in all {
+        write_line(output, &planner.plan_asked(&asked, &mut clock))?;
+        progress.inc(1);
+    }
+    Ok(())
 }
 
-/// Hands over every line that is not blank, with its number.
+/// Hands over every line that is not blank, without its end, with its number.
 pub(super) fn each_line(
     requests: &Path,
     mut input: impl BufRead,
@@ -97,7 +101,7 @@ pub(super) fn each_line(
             return Err(at_line(requests, number, "", format!("longer than {} MiB", MAX_LINE_BYTES >> 20)));
         }
         if !line.trim().is_empty() {
-            take(number, &line)?;
+            take(number, line.trim_end_matches(['\n', '\r']))?;
         }
     }
     Ok(())
@@ -183,16 +187,17 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_line_ends_the_run_with_its_place() {
+    fn a_malformed_line_is_said_with_its_place_before_any_answer() {
         let good = "{\"hosts\":1,\"duration\":60}\n";
         for (bad, expected) in [
             ("{\"hosts\":1,\"duration\":60,\"totals\":{}}", "64 r.jsonl:2: totals: unknown field"),
             ("{\"hosts\":\"x\",\"duration\":60}", "64 r.jsonl:2: hosts: invalid type"),
             ("{\"hosts\":1,\"duration\":60,\"candidates\":[\"h9\"]}", "64 r.jsonl:2: candidates: h9 is not a host"),
+            ("{\"hosts\":1", "64 r.jsonl:2: EOF while parsing an object at line 1 column 10"),
             ("nonsense", "64 r.jsonl:2: "),
         ] {
             let (printed, result) = lines(&format!("{good}{bad}\n{good}"), false);
-            assert_eq!(printed.len(), 1, "{bad}");
+            assert!(printed.is_empty(), "{bad}");
             let error = result.unwrap_err();
             assert!(error.starts_with(expected), "{bad}: {error}");
         }

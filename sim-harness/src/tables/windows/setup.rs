@@ -133,7 +133,7 @@ pub(super) fn words() -> String {
 /// The job as a request of a batch.
 pub(super) fn asked((place, job): (usize, &Request)) -> anyhow::Result<Asked> {
     let id = RequestId::new(&format!("job-{:02}", place + 1))?;
-    Ok(Asked { id, shapes: vec![Ok(job.clone())], has_shapes: false })
+    Ok(Asked::new(id, job))
 }
 
 /// Seconds in units of time.
