@@ -4,7 +4,10 @@
 //! refund rules leave ([`Agreement::after_cancellation`](crate::tariff::Agreement::after_cancellation)); nothing for a hold, for an
 //! attempt that was given up before it was complete, and for what the site itself has taken back.
 //!
-//! Invariant: a booking is charged once, together with the record of its end, and never more than was agreed.
+//! Invariant: a booking is charged once, together with the record of its end, and never more than was agreed. What its user and the site
+//! have signed stays with the charge, and it counts against the budget for as long as the signed request can be used.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,10 +17,10 @@ use crate::{
     ids::RequestId,
     protocol::{AttemptId, Grant},
     time::{Now, Span, Time, Window},
-    trust::PublicKey,
+    trust::{PublicKey, RequestStatement, SignedText},
 };
 
-/// For so long a repeated release is told what the first was told. Coordinators repeat one for hours at most.
+/// For so long at least a repeated release is told what the first was told. Coordinators repeat one for hours at most.
 const TOLD_FOR: Span = Span(7 * 86_400);
 
 /// How a booking ended that cost something.
@@ -51,6 +54,14 @@ pub struct Charge {
     pub reason: ChargedFor,
     /// When.
     pub ended: Time,
+    /// Until when it counts against the budget of its request: nothing is held for that afterwards.
+    pub counts_until: Time,
+    /// What the user has signed: the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statement: Option<Arc<SignedText>>,
+    /// What the site has signed: the receipt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Arc<SignedText>>,
 }
 
 impl<B: Books> Ledger<B> {
@@ -67,6 +78,8 @@ impl<B: Books> Ledger<B> {
                 booking.grants.iter().map(of_seat).sum()
             }
         };
+        let signed = booking.statement.as_ref().and_then(|signed| signed.open::<RequestStatement>().ok());
+        let expires = signed.map_or(now.utc, |statement| statement.expires);
         let charge = Charge {
             attempt: booking.attempt.clone(),
             user: booking.user.clone(),
@@ -78,18 +91,22 @@ impl<B: Books> Ledger<B> {
             charged,
             reason,
             ended: now.utc,
+            counts_until: expires.max(now.utc + TOLD_FOR),
+            statement: booking.statement.clone(),
+            receipt: self.receipt_for(booking),
         };
         self.remember_charge(&charge);
         self.outputs.push_back(Output::Persist(Record::Charge(charge)));
     }
 
     pub(super) fn remember_charge(&mut self, charge: &Charge) {
-        let until = charge.ended + TOLD_FOR;
         let of_request = (charge.user_key, charge.attempt.request.clone());
+        let until = charge.counts_until;
         let before = self.spent.get(&of_request).copied().unwrap_or_default();
         let again = self.charged.get(&charge.attempt).copied().unwrap_or_default();
         let spent = Cost(before.0.saturating_sub(again.0).saturating_add(charge.charged.0));
-        self.spent.insert(of_request, until, spent);
+        let spent_until = self.spent.until(&of_request).map_or(until, |before| before.max(until));
+        self.spent.insert(of_request, spent_until, spent);
         self.charged.insert(charge.attempt.clone(), until, charge.charged);
     }
 

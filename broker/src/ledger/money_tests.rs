@@ -10,10 +10,11 @@ use crate::{
     cost::Cost,
     host::Host,
     protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
+    receipt::Receipt,
     request::Request,
     tariff::{Agreement, Before, Conditions, Parts, Tariff},
     time::Span,
-    trust::testing,
+    trust::{Rule, testing},
 };
 
 /// Six credits a core and hour; a cancellation an hour ahead gives all back, a later one half.
@@ -33,7 +34,8 @@ fn ledger() -> Ledger {
 
 /// One core for an hour from `start` on, for so much.
 fn hold(attempt: AttemptId, start: i64, agreed: Agreement) -> SiteRequest {
-    let asked: Request = serde_json::from_str(r#"{"hosts":1,"duration":3600,"total":{"cpu":1000}}"#).unwrap();
+    let asked: Request =
+        serde_json::from_str(r#"{"hosts":1,"duration":3600,"budget":8999,"total":{"cpu":1000}}"#).unwrap();
     let authorization = testing::authorize(1, &id("entry"), &attempt.request, &asked).into();
     let window = Window::starting(Time(start), Span(3_600));
     let grants = vec![Grant { agreed, ..grant(0, "h1", window, 1_000) }];
@@ -140,4 +142,65 @@ fn what_the_owner_takes_back_costs_nothing() {
         assert!(!matches!(output, Output::Persist(Record::Charge(_))));
     }
     ledger.sanity_check().unwrap();
+}
+
+#[test]
+fn what_was_paid_counts_against_the_budget_for_as_long_as_the_signed_request_can_be_used() {
+    let day = |days: u64| at(days * 86_400_000);
+    let mut ledger = ledger();
+    let first = booked(&mut ledger, "r", 4_000);
+    let (_, records) = ask(&mut ledger, at(0), "entry", SiteRequest::Release(first));
+    let charges: Vec<Charge> = records.into_iter().filter_map(charge).collect();
+    assert_eq!(charges[0].charged, Cost(3_000));
+    // Six more credits are more than the budget of 8.999 leaves.
+    let again = |ledger: &mut Ledger, name, days, number| {
+        let now = day(days);
+        ledger.forget_past(now);
+        ask(ledger, now, "entry", hold(attempt(name, number), now.utc.0 + 4_000, agreed(6_000))).0
+    };
+    let is_over_budget =
+        |answer| matches!(reason(answer), RefusalReason::NotAllowed(denial) if denial.rule == Rule::Budget);
+    for days in [1, 8, 300] {
+        assert!(is_over_budget(again(&mut ledger, "r", days, 2)), "day {days}");
+    }
+    assert!(
+        matches!(again(&mut ledger, "s", 300, 1), SiteAnswer::Held { .. }),
+        "another request has a budget of its own"
+    );
+    // A site that starts again remembers it too.
+    let hosts = vec![HostLedger::new(Host { tariff: Arc::new(tariff()), ..host("h1") }, Schedule::default())];
+    let (limits, kept) = (LedgerLimits::default(), Kept { charges, ..Kept::default() });
+    let mut ledger = Ledger::open_with(id("site"), limits, 8, testing::open_gate(), hosts, kept, day(7)).0;
+    assert!(is_over_budget(again(&mut ledger, "r", 8, 3)));
+}
+
+fn charge(record: Record) -> Option<Charge> {
+    match record {
+        Record::Charge(charge) => Some(charge),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_user_and_site_have_signed_stays_with_the_charge() {
+    let mut ledger = ledger();
+    ledger.sign_receipts(Arc::new(testing::key(7)));
+    let attempt = booked(&mut ledger, "r", 4_000);
+    let answered = ledger.bookings().find_map(|booking| ledger.receipt_for(booking)).unwrap();
+    ledger.forget_past(at(7_000_000));
+    assert_eq!(ledger.bookings().count(), 0);
+    let outputs: Vec<Output> = std::iter::from_fn(|| ledger.poll_output()).collect();
+    let charged = outputs.into_iter().find_map(|output| match output {
+        Output::Persist(record) => charge(record),
+        _ => None,
+    });
+    // As it is on disk.
+    let text = serde_json::to_string(&charged.unwrap()).unwrap();
+    let kept: Charge = serde_json::from_str(&text).unwrap();
+    assert_eq!((&kept.attempt, &*kept.receipt.clone().unwrap()), (&attempt, &*answered));
+    let receipt: Receipt = kept.receipt.unwrap().open().unwrap();
+    assert_eq!((receipt.request, receipt.user), (attempt.request.clone(), testing::public(1)));
+    let statement = kept.statement.unwrap();
+    assert_eq!(statement.open::<RequestStatement>().unwrap().id, attempt.request);
+    assert_eq!(statement.author, testing::public(1));
 }

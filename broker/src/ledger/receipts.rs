@@ -40,7 +40,8 @@ impl<B: Books> Ledger<B> {
     }
 
     /// The receipt for a user's booking that is confirmed, as it was then.
-    pub(super) fn receipt_for(&self, booking: &Booking) -> Option<Arc<SignedText>> {
+    #[must_use]
+    pub fn receipt_for(&self, booking: &Booking) -> Option<Arc<SignedText>> {
         let (key, user, confirmed) = (self.key.as_ref()?, booking.user_key?, booking.confirmed?);
         let grid = self.gate.lock().trust().grid().to_owned();
         let grants = [booking.grants.as_slice(), &booking.lost].concat();

@@ -162,6 +162,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::Operator, routes!(upkeep::reload_configuration))
         .with(Access::Read, routes!(usage::show_usage))
         .with(Access::ReadOwn(4), routes!(accounts::show_accounts))
+        .with(Access::Operator, routes!(receipts::show_kept_receipts))
         .with(Access::ReadOwn(2), routes!(events::listen_to_events))
         .0
 }

@@ -31,11 +31,11 @@ const SURROUNDINGS: &str =
 4 refused by policy, 64 bad usage.
 
 Environment: KOLO_API, KOLO_TOKEN_FILE and KOLO_CA_FILE stand for --api, --token-file and --ca-file, KOLO_KEY for --key, KOLO_BUDGET for the \
---budget of requests without one; \
+--budget of requests without one, as does budget = \"CREDITS\" in user.toml; \
 NO_COLOR switches colours off; TZ is the zone of times.
 
 Files: api.address and api.token in the data directory tell where the node here listens and what opens it; user.key in \
-$XDG_CONFIG_HOME/kolo or the data directory signs requests, and calls about them when there is no token.";
+$XDG_CONFIG_HOME/kolo or the data directory signs requests, and calls about them when there is no token; user.toml is beside it in the former.";
 
 /// Pools machines of many sites: ask any node for N hosts together and get a reservation, or a clear no
 #[derive(Debug, Parser)]
@@ -102,7 +102,7 @@ pub enum Command {
     /// Explain why a request was placed as it was, or why not
     Explain(SelectorArgs),
     /// Show and check what sites have signed for a reservation: hosts, times, price and refunds
-    Receipt(SelectorArgs),
+    Receipt(ReceiptArgs),
     /// Wait until a request is settled, has begun or has ended
     Wait(WaitArgs),
     /// Make a reservation longer: the same hosts for the time right behind it
@@ -208,6 +208,17 @@ pub struct SelectorArgs {
     /// Id, unique beginning of an id, label, or `last`
     #[arg(value_name = "REQUEST")]
     pub selector: String,
+}
+
+/// `kolo receipt`
+#[derive(Debug, Args)]
+pub struct ReceiptArgs {
+    /// The request.
+    #[command(flatten)]
+    pub request: SelectorArgs,
+    /// What this site keeps of it instead, whatever node it was made through: the signed request and its own receipts; takes the whole id, for the operator
+    #[arg(long)]
+    pub site: bool,
 }
 
 /// What is waited for.

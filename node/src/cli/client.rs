@@ -365,6 +365,11 @@ pub fn waiting_path(selector: &str) -> String {
     escaped("/v1/batches/waiting/", selector)
 }
 
+/// The path of what a site keeps of the bookings of a request.
+pub fn kept_receipts_path(id: &str) -> String {
+    escaped("/v1/receipts/", id)
+}
+
 /// The path of the reservation of a request that may have been made through any node.
 pub fn reservation_path(id: &str) -> String {
     escaped("/v1/reservations/", id)

@@ -3,6 +3,7 @@
 //! Invariant: nothing here knows of the requests that this node coordinates, but by [`task::Coordination`].
 
 pub mod activation;
+pub mod charges;
 pub mod feed;
 pub mod promises;
 pub mod task;

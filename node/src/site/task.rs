@@ -5,7 +5,7 @@
 //! arrives while a write is under way waits in a bounded queue and is then handled as one group with one write.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -24,7 +24,10 @@ use discovery::{Discovery, Inbound, InboundRequest, Responder, ScheduleSource};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{Instrument as _, Span, debug, warn};
 
-use super::promises::{News, Promises};
+use super::{
+    charges::Charges,
+    promises::{News, Promises},
+};
 use crate::{
     runtime::{clock::Clock, lock::locked, metrics::Metrics, span::of_message},
     storage::{Change, Store, StoreError},
@@ -132,16 +135,12 @@ enum Message {
     Status(Event),
 }
 
-/// Most charges shown; the disk keeps as many as it has room for.
-const CHARGES_MAX: usize = 100_000;
-
 /// The ledger as other tasks read it.
 #[derive(Clone)]
 pub struct SharedLedger {
     ledger: Arc<Mutex<Ledger>>,
     clock: Clock,
-    /// What bookings have cost that have ended, the oldest first.
-    charges: Arc<Mutex<VecDeque<Charge>>>,
+    charges: Arc<Mutex<Charges>>,
     /// Reservations have changed; what waits for it is the owner's hook alone.
     changed: Arc<Notify>,
     /// The ledger has outputs that no event of the site's task has led to.
@@ -150,10 +149,8 @@ pub struct SharedLedger {
 
 impl SharedLedger {
     /// Wraps the ledger of this node.
-    pub fn new(ledger: Ledger, clock: Clock, mut charges: Vec<Charge>) -> SharedLedger {
-        charges.sort_by_key(|charge| charge.ended);
-        charges.drain(..charges.len().saturating_sub(CHARGES_MAX));
-        let charges = Arc::new(Mutex::new(charges.into()));
+    pub fn new(ledger: Ledger, clock: Clock, charges: Vec<Charge>) -> SharedLedger {
+        let charges = Arc::new(Mutex::new(Charges::new(charges)));
         SharedLedger {
             ledger: Arc::new(Mutex::new(ledger)),
             clock,
@@ -170,18 +167,14 @@ impl SharedLedger {
         self.touched.notify_one();
     }
 
-    /// What bookings have cost that have ended, the newest last; at most [`CHARGES_MAX`].
-    pub fn charges(&self) -> MutexGuard<'_, VecDeque<Charge>> {
+    /// What bookings have cost that have ended, the newest last.
+    pub fn charges(&self) -> MutexGuard<'_, Charges> {
         locked(&self.charges)
     }
 
     fn note_charge(&self, record: &Record) {
         let Record::Charge(charge) = record else { return };
-        let mut charges = self.charges();
-        charges.push_back(charge.clone());
-        if charges.len() > CHARGES_MAX {
-            charges.pop_front();
-        }
+        self.charges().push(charge.clone());
     }
 
     /// Waits until reservations have changed on disk since the last wait. One task waits at a time.

@@ -1,13 +1,19 @@
-//! `kolo receipt`: what sites have signed for a reservation, checked here.
+//! `kolo receipt`: what sites have signed for a reservation, and with `--site` what this site keeps of it, checked here.
 
-use broker::{cost::Cost, ids::RequestId, receipt::Receipt, trust::TrustError};
+use broker::{
+    cost::Cost,
+    ids::RequestId,
+    receipt::Receipt,
+    trust::{RequestStatement, TrustError},
+};
 use discovery::identity::key_of_site;
 
 use super::{Context, path_of};
 use crate::{
-    api::receipts::{Receipts, SiteReceipt},
+    api::receipts::{KeptReceipt, KeptReceipts, Receipts, SiteReceipt},
     cli::{
-        args::SelectorArgs,
+        args::ReceiptArgs,
+        client::kept_receipts_path,
         error::CliError,
         exit::Exit,
         output::{Look, Report, columns},
@@ -15,13 +21,22 @@ use crate::{
     text::{safe::safe, time::format_time, words::site_text},
 };
 
-/// Runs the command; it fails when a receipt is not from the site that it names.
+/// Runs the command; it fails when something is not signed by whom it names.
 ///
 /// # Errors
 /// [`CliError`].
-pub fn run(context: &mut Context, args: &SelectorArgs) -> Result<Exit, CliError> {
+pub fn run(context: &mut Context, args: &ReceiptArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
-    let receipts: Receipts = client.get(&format!("{}/receipts", path_of(&client, &args.selector)?))?;
+    let selector = &args.request.selector;
+    if args.site {
+        let kept: KeptReceipts = client.get(&kept_receipts_path(selector))?;
+        context.output.print(&kept)?;
+        return match kept.bookings.iter().find_map(|one| check(one, &kept.id).err()) {
+            None => Ok(Exit::Done),
+            Some(error) => Err(CliError::failed(format!("not all of it proves anything: {error}"))),
+        };
+    }
+    let receipts: Receipts = client.get(&format!("{}/receipts", path_of(&client, selector)?))?;
     context.output.print(&receipts)?;
     let is_wrong = |one: &&SiteReceipt| read(one, &receipts.requests).is_err();
     match receipts.receipts.iter().filter(is_wrong).count() {
@@ -38,6 +53,40 @@ fn read(one: &SiteReceipt, requests: &[RequestId]) -> Result<Receipt, TrustError
         return Err(TrustError::Malformed { kind: "receipt", detail });
     }
     Ok(receipt)
+}
+
+/// Whether what is kept of a booking is signed, for this request and by one user.
+fn check(one: &KeptReceipt, id: &RequestId) -> Result<(), TrustError> {
+    let wrong = |kind, detail: &str| TrustError::Malformed { kind, detail: detail.to_owned() };
+    let user = one.request.as_ref().map(|signed| {
+        let statement: RequestStatement = signed.open()?;
+        if statement.id == *id { Ok(signed.author) } else { Err(wrong("request", "it is another request")) }
+    });
+    let user = user.transpose()?;
+    let Some(signed) = &one.receipt else { return Ok(()) };
+    let receipt = Receipt::open(signed, key_of_site)?;
+    let is_same = receipt.request == *id && user.is_none_or(|user| user == receipt.user);
+    if is_same { Ok(()) } else { Err(wrong("receipt", "it is of another request or another user")) }
+}
+
+impl Report for KeptReceipts {
+    fn text(&self, look: &Look) -> String {
+        let row = |one: &KeptReceipt| {
+            let said = |is_there: bool| if is_there { "signed" } else { "none" };
+            let (request, receipt) = match check(one, &self.id) {
+                Ok(()) => (said(one.request.is_some()).to_owned(), said(one.receipt.is_some()).to_owned()),
+                Err(error) => (format!("NOT VALID: {error}"), String::new()),
+            };
+            let [start, end] = [one.window.start, one.window.end].map(|time| format_time(time, &look.zone));
+            let charged = one.charged.map_or_else(|| "-".to_owned(), |cost| cost.to_string());
+            [safe(&one.user), start, end, one.agreed.to_string(), charged, request, receipt]
+        };
+        let header = ["USER", "START", "END", "CREDITS", "TO PAY", "REQUEST", "RECEIPT"];
+        columns(look, header, self.bookings.iter().map(row))
+    }
+    fn ids(&self) -> Vec<String> {
+        vec![self.id.to_string()]
+    }
 }
 
 impl Report for Receipts {
@@ -106,6 +155,10 @@ mod tests {
         }
     }
 
+    fn one_of(kept: &KeptReceipt) -> KeptReceipt {
+        serde_json::from_value(serde_json::to_value(kept).unwrap()).unwrap()
+    }
+
     #[test]
     fn receipts_are_shown_with_what_was_agreed_and_a_changed_one_is_not_believed() {
         let mut receipts = receipts();
@@ -121,6 +174,26 @@ mod tests {
         assert!(read(one, &receipts.requests).is_err());
         let text = printed(&receipts, OutputFormat::Table);
         assert!(text.contains("NOT VALID: receipt: the signature is not the author's"), "{text}");
+        let request = serde_json::from_str(r#"{"hosts":1,"duration":3600}"#).unwrap();
+        let entry_point = SiteId::new("e").unwrap();
+        let signed = |id: &RequestId, user| testing::authorize(user, &entry_point, id, &request).request;
+        let one = KeptReceipt {
+            user: "ada".to_owned(),
+            window: Window::starting(Time(1_763_712_000), Span(3_600)),
+            agreed: Cost(1_500),
+            charged: Some(Cost(750)),
+            request: Some(signed(&receipts.id, 1).into()),
+            receipt: Some(self::receipts().receipts[0].signed.clone()),
+        };
+        let other = RequestId::new("r-2").unwrap();
+        assert!(check(&one, &receipts.id).is_ok() && check(&one, &other).is_err());
+        for wrong in [signed(&receipts.id, 2), signed(&other, 1)] {
+            assert!(check(&KeptReceipt { request: Some(wrong.into()), ..one_of(&one) }, &receipts.id).is_err());
+        }
+        let kept = KeptReceipts { id: receipts.id.clone(), bookings: vec![one] };
+        let text = printed(&kept, OutputFormat::Table);
+        let line = text.lines().nth(1).unwrap();
+        assert!(line.starts_with("ada ") && line.contains("0.75") && line.ends_with("signed   signed"), "{text}");
         receipts.receipts.clear();
         assert_eq!(printed(&receipts, OutputFormat::Table), "no site has signed anything for r-1\n");
     }

@@ -124,8 +124,10 @@ fn activation() -> ActivationRecord {
 
 fn charge() -> Charge {
     let text = r#"{"attempt":{"entry_point":"e","request":"r","attempt":1},"user":"ada","user_key":null,"window":{"start":10,"end":20},
-        "seats":2,"agreed":500,"charged":250,"reason":"cancellation","ended":5}"#;
-    serde_json::from_str(text).unwrap()
+        "seats":2,"agreed":500,"charged":250,"reason":"cancellation","ended":5,"counts_until":90,"statement":SIGNED,"receipt":SIGNED}"#;
+    let (key, signature) = ("ab".repeat(32), "cd".repeat(64));
+    let signed = format!(r#"{{"text":"t","author":"{key}","signature":"{signature}"}}"#);
+    serde_json::from_str(&text.replace("SIGNED", &signed)).unwrap()
 }
 
 /// A booking that was confirmed, and has lost a seat since.
