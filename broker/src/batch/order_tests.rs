@@ -22,7 +22,7 @@ fn what_was_postponed_comes_before_all_others_in_every_order() {
     let asked = asked(&planner, &lines);
     for (name, order) in Order::ALL {
         let options = Options { order, first: 1, ..Options::default() };
-        let ordered = order::ordered(&mut Run::new(&planner, &asked, &options, &|| Duration::ZERO));
+        let ordered = order::ordered(&mut Run::new(&planner, &asked, &options, Watch::NOBODY));
         assert_eq!(ordered, [0, 1], "{name}");
         for (policy, overlap) in [("in-order", false), ("slices:1", false), ("slices:1", true), ("slices:2", true)] {
             let answer = answer(&planner, &lines, policy, Options { overlap, ..options });
@@ -80,7 +80,7 @@ fn the_best_shape_of_each_request_is_planned() {
     assert!(whole.batch.objective.bound.is_some_and(|bound| bound <= whole.batch.objective.value), "{:?}", whole.batch);
     for name in CLUSTER_POLICIES {
         let policy = policy_named(name).unwrap();
-        let refused = plan(&*policy, &planner, &asked(&planner, &lines), &Options::default(), &|| Duration::ZERO);
+        let refused = plan(&*policy, &planner, &asked(&planner, &lines), &Options::default(), Watch::NOBODY);
         let expected = format!("{name}: request a: shapes: one shape only can be placed");
         assert_eq!(refused.unwrap_err().to_string(), expected);
     }

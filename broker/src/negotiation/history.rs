@@ -5,8 +5,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    cost::Cost,
     ids::SiteId,
-    plan::{CutCounts, Reason},
+    plan::{CutCounts, ObjectiveValue, Reason},
     time::{Millis, Time},
 };
 
@@ -30,6 +31,18 @@ pub struct Round {
     pub cut: CutCounts,
     /// Its result.
     pub outcome: RoundOutcome,
+    /// What was planned as if there were no budget; none where there is none, or nothing costs anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_budget: Option<WithoutBudget>,
+}
+
+/// The best plan of a round if more could be paid.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct WithoutBudget {
+    /// What it is worth.
+    pub objective: ObjectiveValue,
+    /// What it costs.
+    pub cost: Cost,
 }
 
 /// The result of a round.

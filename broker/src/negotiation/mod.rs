@@ -34,6 +34,8 @@ mod ownership_tests;
 mod places;
 #[cfg(test)]
 mod places_tests;
+#[cfg(test)]
+mod price_tests;
 mod receipts;
 #[cfg(test)]
 mod receipts_tests;
@@ -70,7 +72,7 @@ pub use self::{
     events::{Event, Output, Purpose, Stage},
     found::{Found, FoundHost},
     handed_in::{HandedPlan, HandedSeat, PlanMisfit},
-    history::{AttemptReport, History, ReportedAnswer, Round, RoundOutcome, SiteReport},
+    history::{AttemptReport, History, ReportedAnswer, Round, RoundOutcome, SiteReport, WithoutBudget},
     ownership::{LookupAnswers, TakeOverError},
     receipts::KeptReceipt,
     record::{Decision, Due, Failure, Outcome, Owed, RequestRecord},

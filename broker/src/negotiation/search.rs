@@ -12,7 +12,9 @@ use std::{
 
 use rand::{Rng, RngExt};
 
-use super::{Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, hints::Hints};
+use super::{
+    Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, WithoutBudget, hints::Hints,
+};
 use crate::{
     cost::Cost,
     demand::Demand,
@@ -287,8 +289,9 @@ impl Search {
             let wait = self.look_again(&found, settings);
             return (round, wait.unwrap_or_else(|| Next::End(self.outcome_of_shortage(&found, reason))));
         }
-        match self.plan(now, &found, self.holds(), settings, random, observer) {
-            PlanOutcome::Allocated(plan) => self.planned(found, plan),
+        let (outcome, without_budget) = self.plan(now, &found, self.holds(), settings, random, observer);
+        match outcome {
+            PlanOutcome::Allocated(plan) => self.planned(found, plan, without_budget),
             PlanOutcome::Rejected(rejection) => {
                 let round = self.round(&found, RoundOutcome::Rejected(rejection.reason.clone()));
                 (round, self.widen_or_reject(&found, settings, rejection))
@@ -310,12 +313,13 @@ impl Search {
         self.replans += 1;
         found.hosts.retain(|host| !self.excluded.contains_key(&host.site));
         let holds = if learned == Learned::Held { Holds::Avoided } else { self.holds() };
-        match self.plan(now, &found, holds, settings, random, observer) {
+        let (outcome, without_budget) = self.plan(now, &found, holds, settings, random, observer);
+        match outcome {
             PlanOutcome::Allocated(plan) => {
                 // Time passes, so what was the earliest start may be over.
                 let is_start = plan.objective.kind == ObjectiveKind::Start;
                 let most = if is_start { value.max(now.utc.0) } else { value };
-                (plan.objective.value <= most).then(|| self.planned(found, plan))
+                (plan.objective.value <= most).then(|| self.planned(found, plan, without_budget))
             }
             PlanOutcome::Rejected(_) => None,
         }
@@ -331,11 +335,11 @@ impl Search {
         self.planned_on = None;
     }
 
-    fn planned(&mut self, found: Found, mut plan: Plan) -> (Round, Next) {
+    fn planned(&mut self, found: Found, mut plan: Plan, without_budget: Option<WithoutBudget>) -> (Round, Next) {
         for (seat, number) in plan.seats.iter_mut().zip(&self.problem.numbers) {
             seat.number = *number;
         }
-        let round = self.round(&found, RoundOutcome::Planned(plan.start));
+        let round = Round { without_budget, ..self.round(&found, RoundOutcome::Planned(plan.start)) };
         let value = plan.objective.value;
         let next = self.next_of(&found, plan);
         self.planned_on = Some((found, value));
@@ -392,7 +396,8 @@ impl Search {
         self.learned.is_some()
     }
 
-    /// Phases II to V on the hosts found, with newer schedules where a refusal has shown them.
+    /// Phases II to V on the hosts found, with newer schedules where a refusal has shown them. Where a budget may keep a better plan
+    /// away, also what that plan would be.
     fn plan(
         &mut self,
         now: Now,
@@ -401,13 +406,13 @@ impl Search {
         settings: &NegotiationSettings,
         random: &mut impl Rng,
         observer: &mut impl PhaseObserver,
-    ) -> PlanOutcome {
+    ) -> (PlanOutcome, Option<WithoutBudget>) {
         let earliest = self.problem.earliest.max(now.utc);
         let effort = self.problem.effort.unwrap_or(settings.planner.effort);
         let seed = random.random();
         self.planned_at = now.utc;
         let this = &*self;
-        let run = |with_holds: bool, observer: &mut dyn PhaseObserver| {
+        let run = |with_holds: bool, budget: Option<Cost>, observer: &mut dyn PhaseObserver| {
             let schedules: Vec<Cow<'_, Schedule>> =
                 found.hosts.iter().map(|host| this.hints.schedule(host, with_holds, now.utc)).collect();
             let hosts: Vec<Cow<'_, Host>> = found.hosts.iter().map(|host| this.hints.host(host)).collect();
@@ -418,14 +423,23 @@ impl Search {
                 .map(|(found, (host, schedule))| Candidate { site: &found.site, host, schedule })
                 .collect();
             let (shapes, uplinks) = (this.problem.shapes.iter(), this.hints.uplinks(found, with_holds));
-            let job = |demand| Job { uplinks: &uplinks, ..this.job(demand, Some(now.utc), earliest) };
+            let job = |demand| Job { uplinks: &uplinks, budget, ..this.job(demand, Some(now.utc), earliest) };
             let jobs = shapes.map(|(shape, demand)| (*shape, job(demand)));
             plan_best(jobs, &candidates, effort, seed, observer)
         };
-        match run(holds != Holds::Ignored, observer) {
-            PlanOutcome::Rejected(_) if holds == Holds::AvoidedIfPossible => run(false, observer),
-            outcome => outcome,
-        }
+        let (budget, avoids) = (this.budget(), holds != Holds::Ignored);
+        let (with_holds, outcome) = match run(avoids, budget, observer) {
+            PlanOutcome::Rejected(_) if holds == Holds::AvoidedIfPossible => (false, run(false, budget, observer)),
+            outcome => (avoids, outcome),
+        };
+        let has_prices = found.hosts.iter().any(|host| !host.host.tariff.prices.is_empty());
+        let is_kept_away = budget.is_some() && has_prices && this.problem.objective != ObjectiveKind::Cost;
+        let best = outcome.plan().filter(|_| is_kept_away).and_then(|plan| {
+            let is_first = plan.objective.kind == ObjectiveKind::Start && plan.start <= earliest;
+            if is_first { Some(plan.clone()) } else { run(with_holds, None, &mut ()).plan().cloned() }
+        });
+        let without_budget = best.map(|best| WithoutBudget { objective: best.objective, cost: best.cost() });
+        (outcome, without_budget)
     }
 
     fn job<'s>(&'s self, demand: &'s Demand, asked_at: Option<Time>, earliest: Time) -> Job<'s> {
@@ -506,6 +520,7 @@ impl Search {
             without_schedule: found.without_schedule,
             cut: found.cut.clone(),
             outcome,
+            without_budget: None,
         }
     }
 

@@ -1,18 +1,19 @@
 //! Why a request was answered as it was: what each round found, and what each asked site said.
 
 use broker::{
-    cost::Cost,
     ids::{RequestId, SiteId},
     negotiation::{AttemptReport, ReportedAnswer, Round, RoundOutcome, SiteReport},
-    plan::{CutCounts, Plan},
-    request::ObjectiveKind,
+    plan::CutCounts,
     time::Time,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::request_view::{Family, ReasonView, RequestState, reason_of, state_of};
-use crate::text::words::{reason_text, utc_text, variant_text};
+use super::request_view::{Family, ReasonView, RequestState, reason_of, round_of, state_of};
+use crate::text::{
+    price::price_text,
+    words::{reason_text, utc_text, variant_text},
+};
 
 /// Answer of `GET /v1/requests/{id}/explain`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -78,30 +79,9 @@ pub fn explain(family: &Family, now_ms: u64, name_of: impl Fn(&SiteId) -> String
         state: state_of(snapshot, parts, now_ms),
         reason: reason_of(&snapshot.stage, &name_of),
         variant: snapshot.stage.plan().and_then(|plan| variant_text(&record.request, plan.variant())),
-        price: snapshot.stage.plan().and_then(|plan| price_text(plan, record.request.budget())),
+        price: snapshot.stage.plan().and_then(|plan| price_text(plan, record.request.budget(), round_of(record, plan))),
         rounds: record.history.rounds.iter().map(round_view).collect(),
         attempts: record.history.attempts.iter().map(|one| attempt_view(one, &name_of)).collect(),
-    }
-}
-
-/// What a plan costs, and whether more money could give a better one; none where neither a price nor a budget is part of it.
-fn price_text(plan: &Plan, budget: Option<Cost>) -> Option<String> {
-    let cost = plan.cost();
-    let is_cheapest = plan.objective.kind == ObjectiveKind::Cost;
-    let is_best = plan.objective.bound == Some(plan.objective.value);
-    match budget {
-        None if cost.is_zero() => None,
-        None => Some(format!("it costs {cost} credits; without a budget no host was left out for its price")),
-        Some(budget) => {
-            let more = match (is_cheapest, is_best) {
-                (true, true) => "it is the cheapest, so a larger budget changes nothing",
-                (true, false) => "a cheaper one may exist, and a larger budget changes nothing",
-                (false, _) if cost == budget => "the budget is used up: a larger one may give a better plan",
-                (false, true) => "nothing within the budget is better; a larger one may give more",
-                (false, false) => "something better may exist, within this budget or a larger one",
-            };
-            Some(format!("it costs {cost} credits of a budget of {budget}: {more}"))
-        }
     }
 }
 
@@ -159,46 +139,4 @@ fn attempt_view(one: &AttemptReport, name_of: &impl Fn(&SiteId) -> String) -> At
         }
     };
     AttemptView { attempt: one.attempt, start: one.start, sites: one.sites.iter().map(site_view).collect() }
-}
-
-#[cfg(test)]
-mod tests {
-    use broker::plan::ObjectiveValue;
-
-    use super::*;
-
-    #[test]
-    fn what_more_money_would_do_is_told_where_there_are_prices() {
-        let plan = |kind, cost, bound| {
-            let seat = format!(
-                r#"{{"number":0,"site":"s","place":{{"host":"h"}},"window":{{"start":0,"end":9}},"amounts":{{}},"agreed":{{"cost":{cost},"refunds":[]}}}}"#
-            );
-            Plan {
-                shape: Default::default(),
-                start: Time(0),
-                traffic: None,
-                scale: Default::default(),
-                seats: vec![serde_json::from_str(&seat).unwrap()],
-                objective: ObjectiveValue { kind, value: 5, bound },
-                efficiency: 1.0,
-                efficiency_bound: 1.0,
-                start_proven: true,
-            }
-        };
-        let told = |kind, cost, bound, budget: Option<u64>| {
-            price_text(&plan(kind, cost, bound), budget.map(Cost)).unwrap_or_default()
-        };
-        assert_eq!(told(ObjectiveKind::Start, 0, None, None), "");
-        assert!(told(ObjectiveKind::Start, 1500, None, None).starts_with("it costs 1.50 credits; without a budget"));
-        for (kind, bound, budget, expected) in [
-            (ObjectiveKind::Cost, Some(5), 2000, "of a budget of 2.00: it is the cheapest"),
-            (ObjectiveKind::Cost, Some(4), 2000, "a cheaper one may exist"),
-            (ObjectiveKind::Finish, Some(5), 2000, "nothing within the budget is better"),
-            (ObjectiveKind::Finish, Some(5), 1500, "the budget is used up"),
-            (ObjectiveKind::Finish, None, 2000, "something better may exist"),
-        ] {
-            let text = told(kind, 1500, bound, Some(budget));
-            assert!(text.contains(expected), "{text}");
-        }
-    }
 }

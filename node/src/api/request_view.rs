@@ -5,7 +5,7 @@ use std::fmt;
 use broker::{
     cost::Cost,
     ids::{HostId, RequestId, SeatNumber, ShapeNumber, SiteId},
-    negotiation::{Failure, Loss, Outcome, RequestRecord, Reservation, RoundOutcome},
+    negotiation::{Failure, Loss, Outcome, RequestRecord, Reservation, Round, RoundOutcome},
     plan::{ObjectiveValue, Plan, Reason, Seat},
     request::Request,
     resources::Amounts,
@@ -23,7 +23,10 @@ use crate::{
         extensions::{end_with, seat_ends},
         request::{ShownStage, Snapshot},
     },
-    text::words::{reason_text, site_text},
+    text::{
+        price::price_text,
+        words::{reason_text, site_text},
+    },
 };
 
 /// A request at its entry point; `docs/api.md` says what its keys mean.
@@ -176,6 +179,10 @@ pub struct ReservationView {
     #[serde(default, skip_serializing_if = "Cost::is_zero")]
     #[schema(value_type = u64)]
     pub cost: Cost,
+    /// What the budget has to do with it and what a larger one would do, in words; left out where there is none, or nothing costs anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub price: Option<String>,
     /// Hosts that the last round of planning looked at.
     pub hosts_seen: Option<usize>,
     pub efficiency: f64,
@@ -241,16 +248,17 @@ impl ReasonView {
     }
 }
 
+/// The round that has made a plan. With a reservation of its own in the record, later rounds have looked for hosts in place of lost ones.
+pub fn round_of<'a>(record: &'a RequestRecord, plan: &Plan) -> Option<&'a Round> {
+    let rounds = record.history.rounds.iter().filter(|_| record.reservation.is_none());
+    rounds.rev().find(|round| round.outcome == RoundOutcome::Planned(plan.start))
+}
+
 impl RequestView {
     /// Shows a request at `now_ms` (Unix milliseconds). `words_of` gives what sites say of themselves.
     pub fn new(family: &Family, now_ms: u64, words_of: impl Fn(&SiteId) -> SiteWords) -> RequestView {
         let Family { snapshot, parts, extends } = family;
         let record = &snapshot.record;
-        // With a reservation of its own in the record, later rounds have looked for hosts in place of lost ones.
-        let planned = |plan: &Plan| {
-            let rounds = record.history.rounds.iter().filter(|_| record.reservation.is_none());
-            rounds.rev().find(|round| round.outcome == RoundOutcome::Planned(plan.start))
-        };
         let reservation = snapshot.stage.plan().map(|plan| ReservationView {
             shape: Some(plan.shape).filter(|_| record.request.has_shapes()),
             scale: record.request.demand().scale().map(|_| plan.scale),
@@ -258,7 +266,8 @@ impl RequestView {
             end: end_with(snapshot, parts).unwrap_or(plan.end()),
             objective: plan.objective,
             cost: plan.cost(),
-            hosts_seen: planned(plan).map(|round| round.found_hosts),
+            price: record.request.budget().and_then(|budget| price_text(plan, Some(budget), round_of(record, plan))),
+            hosts_seen: round_of(record, plan).map(|round| round.found_hosts),
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
             start_proven: plan.start_proven,

@@ -61,8 +61,10 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) 
         let hosts: Vec<_> = hosts.iter().map(|grant| grant_text(grant, reservation.end, look)).collect();
         text.push_str(&format!("  {}: {}\n", safe(&site_text(site, name)), hosts.join("; ")));
     }
-    if !reservation.cost.is_zero() {
-        text.push_str(&format!("  costs {} credits\n", reservation.cost));
+    match &reservation.price {
+        Some(price) => text.push_str(&format!("  {}\n", safe(price))),
+        None if reservation.cost.is_zero() => {}
+        None => text.push_str(&format!("  costs {} credits\n", reservation.cost)),
     }
     text.push_str(&format!("  {}\n", quality_text(reservation, &look.zone)));
     text
@@ -95,16 +97,18 @@ fn quality_text(plan: &ReservationView, zone: &TimeZone) -> String {
         ObjectiveKind::Cost => format!("{} credits", Cost(value.unsigned_abs())),
         ObjectiveKind::Runtime | ObjectiveKind::HostTime => format_span(Span(value.unsigned_abs())),
     };
+    // A budget that has kept nothing away is not worth a word.
+    let seen = if plan.price.is_some() { format!("within the budget among {seen}") } else { format!("among {seen}") };
     let name = objective.kind.name().replace('_', " ");
     let best = match (objective.kind, objective.bound) {
         (ObjectiveKind::Start, _) if !plan.start_proven => "an earlier start may exist".to_owned(),
-        (ObjectiveKind::Start, _) => format!("no earlier start exists among {seen} looked at"),
+        (ObjectiveKind::Start, _) => format!("no earlier start exists {seen} looked at"),
         (_, None) => format!("{name} {}, perhaps not the best", shown(objective.value)),
         (_, Some(bound)) if bound == objective.value => {
-            format!("{name} {}, the best among {seen} looked at", shown(bound))
+            format!("{name} {}, the best {seen} looked at", shown(bound))
         }
         (_, Some(bound)) => {
-            format!("{name} {}, at best {}, among {seen} looked at", shown(objective.value), shown(bound))
+            format!("{name} {}, at best {}, {seen} looked at", shown(objective.value), shown(bound))
         }
     };
     // Of a plan that was made elsewhere, or found reserved, it is not known.
@@ -332,6 +336,17 @@ mod tests {
         plan.objective = ObjectiveValue { kind: ObjectiveKind::Cost, value: 12_500, bound: Some(12_000) };
         assert!(quality(&plan).starts_with("cost 12.50 credits, at best 12.00 credits, among the 12 hosts"));
         (plan.hosts[0].end, plan.hosts[1].cost, plan.cost) = (Time(1_763_715_600), Cost(750), Cost(750));
+        plan.price = Some("it costs 0.75 credits of a budget of 1.00: more money changes nothing".to_owned());
+        let priced = reservation_text("reserved", &plan, &Look::plain(TimeZone::UTC));
+        assert!(
+            priced.contains("\n  it costs 0.75 credits of a budget of 1.00: more money changes nothing\n"),
+            "{priced}"
+        );
+        assert!(
+            priced.contains(", within the budget among the 12 hosts looked at") && !priced.contains("  costs"),
+            "{priced}"
+        );
+        plan.price = None;
         let text = reservation_text("reserved", &plan, &Look::plain(TimeZone::UTC));
         assert!(
             text.contains("h1 cpu=2.4 memory=3GiB until 2025-11-21 09:00:00+00:00; h2 cpu=1 memory=1GiB\n"),

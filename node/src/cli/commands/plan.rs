@@ -91,6 +91,7 @@ fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
         end: plan.end,
         objective: plan.objective,
         cost: plan.cost,
+        price: None,
         hosts_seen: Some(plan.hosts_seen),
         efficiency: plan.efficiency,
         efficiency_bound: plan.efficiency_bound,
