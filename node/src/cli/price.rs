@@ -1,45 +1,89 @@
 //! What a request without a budget may cost: nothing that its user has not agreed to.
 //!
-//! Invariant: where the node knows of hosts with prices, a request goes out with a budget: the one that the user has given, by flag or in the environment,
-//! or agreed to when asked, else none at all (0).
+//! Invariant: where the node knows of hosts with prices, a request goes out with a budget: the one that the user has given, by flag, in the environment
+//! or in the user's file, or agreed to when asked, else none at all (0).
 
 use std::{
     env,
     io::{self, BufRead as _, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
 };
 
 use broker::{
     cost::Cost,
     request::{Request, RequestDocument},
 };
+use serde::Deserialize;
 use ureq::http::StatusCode;
 
 use super::{client::Client, error::CliError};
 use crate::{
     api::plan::LivePlan,
-    text::{credits::parse_credits, words::counted},
+    text::{
+        credits::parse_credits,
+        document::{self, DocumentError, Syntax},
+        words::counted,
+    },
 };
 
 /// The environment variable for the budget of requests that have none.
 const BUDGET_VARIABLE: &str = "KOLO_BUDGET";
+/// The file in the user's directory that has one, too.
+const USER_FILE: &str = "user.toml";
 
-/// The request with a budget, where hosts have prices.
+/// What a user says once for all requests.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct UserFile {
+    /// The budget of requests that have none, in credits.
+    budget: Option<String>,
+}
+
+/// The budget of requests that have none: that of the environment, else that of the file in the user's directory.
+///
+/// # Errors
+/// [`CliError`] that names the variable, or file, line and key.
+pub fn usual_budget(user_dir: Option<PathBuf>) -> Result<Option<Cost>, CliError> {
+    let text = env::var(BUDGET_VARIABLE).ok().filter(|text| !text.is_empty());
+    match text {
+        Some(text) => parsed(&text).map(Some),
+        None => user_dir.map_or(Ok(None), |directory| budget_of_file(&directory.join(USER_FILE))),
+    }
+}
+
+fn parsed(text: &str) -> Result<Cost, CliError> {
+    parse_credits(text).map_err(|error| CliError::Usage(format!("{BUDGET_VARIABLE}: {error}")))
+}
+
+fn budget_of_file(file: &Path) -> Result<Option<Cost>, CliError> {
+    if !file.exists() {
+        return Ok(None);
+    }
+    let UserFile { budget } = document::parse(file, &document::read_text(file)?, Syntax::Toml)?;
+    let budget = budget.map(|text| parse_credits(&text)).transpose();
+    budget.map_err(|error| DocumentError::about(file, "budget", error).into())
+}
+
+/// The request with a budget, where hosts have prices; `usual` is that of requests which have none.
 ///
 /// # Errors
 /// [`CliError`] when the user does not agree to the price, or cannot be asked.
-pub fn with_budget(client: &Client, request: Request) -> Result<Request, CliError> {
-    let usual = env::var(BUDGET_VARIABLE).ok().filter(|text| !text.is_empty());
-    agreed(client, request, usual.as_deref(), ask)
+pub fn with_budget(client: &Client, request: Request, usual: Option<Cost>) -> Result<Request, CliError> {
+    agreed(client, request, usual, ask)
 }
 
 /// The same for a request that costs what its parts cost, which are priced one by one; none: it is priced itself.
 ///
 /// # Errors
 /// As there.
-pub fn with_budget_of(client: &Client, request: Request, parts: Vec<Request>) -> Result<Request, CliError> {
-    let usual = env::var(BUDGET_VARIABLE).ok().filter(|text| !text.is_empty());
+pub fn with_budget_of(
+    client: &Client,
+    request: Request,
+    parts: Vec<Request>,
+    usual: Option<Cost>,
+) -> Result<Request, CliError> {
     if parts.is_empty() || usual.is_some() {
-        return agreed(client, request, usual.as_deref(), ask);
+        return agreed(client, request, usual, ask);
     }
     let priced = parts.into_iter().map(|part| Ok(agreed(client, part, None, ask)?.budget()));
     let budgets = priced.collect::<Result<Option<Vec<Cost>>, CliError>>()?;
@@ -54,24 +98,20 @@ pub fn with_budget_of(client: &Client, request: Request, parts: Vec<Request>) ->
 pub fn with_budgets(
     client: &Client,
     planned: Vec<(Request, Cost)>,
-    is_limited: bool,
+    (is_limited, usual): (bool, Option<Cost>),
 ) -> Result<Vec<Request>, CliError> {
-    let usual = env::var(BUDGET_VARIABLE).ok().filter(|text| !text.is_empty());
-    agreed_of_batch(client, planned, (is_limited, usual.as_deref()), ask)
+    agreed_of_batch(client, planned, (is_limited, usual), ask)
 }
 
 /// Requests that are to wait, each with a budget, since nobody can be asked later: its own, else the usual one, else none at all (0).
 ///
 /// # Errors
 /// [`CliError`] when hosts have prices and some request has no budget.
-pub fn with_budgets_to_wait(client: &Client, requests: Vec<Request>) -> Result<Vec<Request>, CliError> {
-    let usual = env::var(BUDGET_VARIABLE).ok().filter(|text| !text.is_empty());
-    to_wait(client, requests, usual.as_deref())
-}
-
-fn to_wait(client: &Client, requests: Vec<Request>, usual: Option<&str>) -> Result<Vec<Request>, CliError> {
-    let usual = usual.map(parse_credits).transpose();
-    let usual = usual.map_err(|error| CliError::Usage(format!("{BUDGET_VARIABLE}: {error}")))?;
+pub fn with_budgets_to_wait(
+    client: &Client,
+    requests: Vec<Request>,
+    usual: Option<Cost>,
+) -> Result<Vec<Request>, CliError> {
     let without = requests.iter().filter(|request| request.budget().is_none()).count();
     if without > 0 && usual.is_none() && client.challenge("POST", "/v1/batches/waiting")?.has_prices {
         let without = counted(without, "request");
@@ -88,11 +128,9 @@ fn to_wait(client: &Client, requests: Vec<Request>, usual: Option<&str>) -> Resu
 fn agreed_of_batch(
     client: &Client,
     planned: Vec<(Request, Cost)>,
-    (is_limited, usual): (bool, Option<&str>),
+    (is_limited, usual): (bool, Option<Cost>),
     ask: impl FnOnce(&str) -> Result<Option<bool>, CliError>,
 ) -> Result<Vec<Request>, CliError> {
-    let usual = usual.map(parse_credits).transpose();
-    let usual = usual.map_err(|error| CliError::Usage(format!("{BUDGET_VARIABLE}: {error}")))?;
     if is_limited {
         return planned.into_iter().map(|(request, cost)| limited(request, cost)).collect();
     }
@@ -126,14 +164,13 @@ fn agreed_of_batch(
 fn agreed(
     client: &Client,
     request: Request,
-    usual: Option<&str>,
+    usual: Option<Cost>,
     ask: impl FnOnce(&str) -> Result<Option<bool>, CliError>,
 ) -> Result<Request, CliError> {
     if request.budget().is_some() {
         return Ok(request);
     }
-    if let Some(text) = usual {
-        let budget = parse_credits(text).map_err(|error| CliError::Usage(format!("{BUDGET_VARIABLE}: {error}")))?;
+    if let Some(budget) = usual {
         return limited(request, budget);
     }
     if !client.challenge("POST", "/v1/plan")?.has_prices {
@@ -205,7 +242,7 @@ mod tests {
     fn budget(
         answers: Vec<(&'static str, String)>,
         more: &str,
-        usual: Option<&str>,
+        usual: Option<Cost>,
         says: Option<bool>,
     ) -> Result<Option<u64>, CliError> {
         let (client, server) = serve(answers);
@@ -217,8 +254,8 @@ mod tests {
     #[test]
     fn nothing_is_spent_that_was_not_agreed_to() {
         let priced = || vec![challenge(true), ("200 OK", PLAN.to_owned())];
-        assert_eq!(budget(vec![], r#","budget":7"#, Some("1"), None).unwrap(), Some(7), "its own");
-        assert_eq!(budget(vec![], "", Some("1.5"), None).unwrap(), Some(1500), "the usual one");
+        assert_eq!(budget(vec![], r#","budget":7"#, Some(Cost(1_000)), None).unwrap(), Some(7), "its own");
+        assert_eq!(budget(vec![], "", Some(Cost(1_500)), None).unwrap(), Some(1500), "the usual one");
         assert_eq!(budget(vec![challenge(false)], "", None, None).unwrap(), None, "all is free");
         assert_eq!(budget(priced(), "", None, Some(true)).unwrap(), Some(12_500));
         let error = budget(priced(), "", None, Some(false)).unwrap_err();
@@ -227,8 +264,27 @@ mod tests {
         assert_eq!(error.exit(), Exit::Usage);
         assert_eq!(error.to_string(), "the plan is 1 host for 12.50 credits, and the request has no budget");
         assert!(error.hint().is_some_and(|hint| hint.contains("--budget 12.50")));
-        let error = budget(vec![], "", Some("much"), None).unwrap_err();
+        let error = parsed("much").unwrap_err();
         assert!(error.to_string().starts_with("KOLO_BUDGET: \"much\": expected credits"), "{error}");
+    }
+
+    #[test]
+    fn the_file_of_the_user_has_a_budget_for_requests_without_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(USER_FILE);
+        assert_eq!(budget_of_file(&file).unwrap(), None);
+        let read = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            budget_of_file(&file).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(""), Ok(None));
+        assert_eq!(read("budget = \"12.50\"\n"), Ok(Some(Cost(12_500))));
+        for (text, expected) in
+            [("budget = \"much\"", "user.toml: budget: "), ("max_price = 5", "user.toml:1: max_price: ")]
+        {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]
@@ -242,11 +298,11 @@ mod tests {
             agreed.map(|requests| requests.into_iter().map(budget).collect::<Vec<_>>())
         };
         assert_eq!(budgets(vec![challenge(false)], false, None, None).unwrap(), [Some(7), None, None]);
-        for usual in [None, Some("2")] {
+        for usual in [None, Some(Cost(2_000))] {
             assert_eq!(budgets(vec![], true, usual, None).unwrap(), [Some(5), Some(900), Some(0)]);
         }
         assert_eq!(budgets(vec![challenge(true)], false, None, Some(true)).unwrap(), [Some(7), Some(900), Some(0)]);
-        assert_eq!(budgets(vec![], false, Some("2"), None).unwrap(), [Some(7), Some(2_000), Some(2_000)]);
+        assert_eq!(budgets(vec![], false, Some(Cost(2_000)), None).unwrap(), [Some(7), Some(2_000), Some(2_000)]);
         assert_eq!(
             budgets(vec![challenge(true)], false, None, Some(false)).unwrap_err().to_string(),
             "nothing was reserved"
@@ -260,13 +316,13 @@ mod tests {
     fn what_waits_costs_what_was_said_or_nothing() {
         let budgets = |answers, usual| {
             let (client, server) = serve(answers);
-            let waiting = to_wait(&client, vec![request(r#","budget":7"#), request("")], usual);
+            let waiting = with_budgets_to_wait(&client, vec![request(r#","budget":7"#), request("")], usual);
             server.join().unwrap();
             let budget = |request: Request| request.budget().map(|budget| budget.0);
             waiting.map(|requests| requests.into_iter().map(budget).collect::<Vec<_>>())
         };
         assert_eq!(budgets(vec![challenge(false)], None).unwrap(), [Some(7), Some(0)]);
-        assert_eq!(budgets(vec![], Some("2")).unwrap(), [Some(7), Some(2_000)]);
+        assert_eq!(budgets(vec![], Some(Cost(2_000))).unwrap(), [Some(7), Some(2_000)]);
         let error = budgets(vec![challenge(true)], None).unwrap_err();
         assert_eq!(error.exit(), Exit::Usage);
         assert_eq!(error.to_string(), "1 request without a budget, and hosts have prices; nothing was added");

@@ -77,7 +77,8 @@ pub fn run(context: &mut Context, args: &BatchSubmitArgs) -> Result<Exit, CliErr
         return Ok(Exit::NoPlacement);
     }
     let costs = placed.iter().map(|at| (batch.lines[*at].request.clone(), rows[*at].planned_cost)).collect();
-    let requests = with_budgets(&client, costs, args.batch.batch_budget.is_some())?;
+    let limits = (args.batch.batch_budget.is_some(), context.usual_budget()?);
+    let requests = with_budgets(&client, costs, limits)?;
     let plans = placed.iter().filter_map(|at| rows[*at].plan.clone());
     let planned_requests = requests.into_iter().zip(plans);
     let submissions = signing::planned_submissions(context, &client, &args.key, planned_requests, !args.together)?;
@@ -191,7 +192,8 @@ fn handed(plan: &AllocatedPlan) -> HandedPlan {
 fn is_same(plan: &HandedPlan, reservation: &ReservationView) -> bool {
     let is_planned =
         |host: &ReservedHost| plan.hosts.iter().any(|planned| planned.site == host.site && planned.host == host.host);
-    plan.start == reservation.start && reservation.hosts.iter().all(is_planned)
+    let variant = Variant { shape: plan.shape, scale: plan.scale };
+    plan.start == reservation.start && variant == reservation.variant() && reservation.hosts.iter().all(is_planned)
 }
 
 /// What is followed to its end.
@@ -345,6 +347,8 @@ impl Report for Submitted {
 
 #[cfg(test)]
 mod tests {
+    use broker::{ids::ShapeNumber, scale::Factor};
+
     use super::*;
     use crate::{
         api::samples::view,
@@ -365,6 +369,28 @@ mod tests {
         serde_json::from_value(json!({"id":null,"outcome":"rejected","reason":{"code":"postponed","detail":"no room"},
             "hosts_seen":5,"start_proven":false,"phases_us":{},"schedules":[]}))
         .unwrap()
+    }
+
+    #[test]
+    fn a_reservation_of_another_variant_is_not_as_planned() {
+        let reservation = view("confirmed", None).reservation.unwrap();
+        let seat = |host: &ReservedHost| HandedSeat {
+            site: host.site.clone(),
+            host: host.host.clone(),
+            end: host.end,
+            amounts: host.amounts.clone(),
+        };
+        let hosts = reservation.hosts.iter().map(seat).collect();
+        let (shape, scale) = (ShapeNumber::default(), Factor::default());
+        let plan = HandedPlan { start: reservation.start, shape, scale, hosts };
+        assert!(is_same(&plan, &reservation));
+        for other in [
+            ReservationView { scale: Some(Factor::of_thousandths(900)), ..reservation.clone() },
+            ReservationView { shape: Some(ShapeNumber(1)), ..reservation.clone() },
+            ReservationView { start: Time(reservation.start.0 + 1), ..reservation.clone() },
+        ] {
+            assert!(!is_same(&plan, &other));
+        }
     }
 
     fn submission() -> Submission {

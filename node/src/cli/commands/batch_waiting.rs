@@ -42,7 +42,7 @@ pub fn add(context: &mut Context, args: &BatchAddArgs) -> Result<Exit, CliError>
     reading.read(&args.file)?;
     let requests = reading.done(&args.file)?.into_iter().map(|line| line.request).collect();
     let client = context.connect_as(&args.key)?;
-    let requests = with_budgets_to_wait(&client, requests)?;
+    let requests = with_budgets_to_wait(&client, requests, context.usual_budget()?)?;
     let question = signing::to_wait(context, &client, &args.key, requests)?;
     let added: WaitingList = client.post("/v1/batches/waiting", &question)?;
     context.done(&added)

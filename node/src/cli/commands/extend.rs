@@ -66,7 +66,7 @@ pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
     let mut added = Vec::with_capacity(requests.len());
     for Behind { request, alike, plan } in requests {
         let is_handed_in = plan.is_some();
-        let one = with_budget_of(&client, request, alike)
+        let one = with_budget_of(&client, request, alike, context.usual_budget()?)
             .and_then(|request| signing::submission(context, &client, &args.key, request, plan))
             .and_then(|submission| waiting::submit_and_wait(client.clone(), submission, None));
         let wrong = match one {

@@ -45,7 +45,7 @@ mod waiting;
 
 use std::path::{self, PathBuf};
 
-use broker::{request::Request, time::Time};
+use broker::{cost::Cost, request::Request, time::Time};
 use jiff::Zoned;
 
 use super::{
@@ -57,7 +57,7 @@ use super::{
     grid_args::KeyArgs,
     keys::Keys,
     output::{Output, Report},
-    suggest,
+    price, suggest,
 };
 use crate::{
     api::{request_view::RequestList, requests::LAST},
@@ -92,6 +92,11 @@ impl Context {
     /// The same, with the key that the user has named when there is no token.
     fn connect_as(&self, key: &KeyArgs) -> Result<Client, CliError> {
         connection::connect(&self.global, &self.surroundings, &self.keys(key)?)
+    }
+
+    /// What a request without a budget may cost, if the user has said so.
+    fn usual_budget(&self) -> Result<Option<Cost>, CliError> {
+        price::usual_budget(self.surroundings.user_dir())
     }
 
     /// Where the key may be that signs for the user.

@@ -75,7 +75,7 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
 
 /// A reservation that stands.
 fn reserve(context: &Context, client: &Client, args: &RunArgs) -> Result<RequestView, CliError> {
-    let request = with_budget(client, request::checked(None, &args.request, &context.now)?)?;
+    let request = with_budget(client, request::checked(None, &args.request, &context.now)?, context.usual_budget()?)?;
     let submission = signing::submission(context, client, &args.key, request, None)?;
     let handed_in: RequestView = client.post("/v1/requests", &submission)?;
     let path = request_path(handed_in.id.as_str());

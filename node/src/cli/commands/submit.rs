@@ -43,7 +43,7 @@ pub fn run(context: &mut Context, args: &SubmitArgs) -> Result<Exit, CliError> {
     let request = match &printed {
         Some((_, cost)) if request.budget().is_none() && !cost.is_zero() => limited(request, *cost)?,
         Some(_) => request,
-        None => with_budget(&client, request)?,
+        None => with_budget(&client, request, context.usual_budget()?)?,
     };
     let plan = printed.map(|(plan, _)| plan);
     let submission = signing::submission(context, &client, &args.key, request, plan)?;
