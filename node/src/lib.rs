@@ -27,7 +27,9 @@ pub use self::{
 
 /// The keepers of the seats of a site, for tests with real processes.
 pub mod keeping {
-    pub use crate::run::{Confinement, Keepers, KeptRun, RunError, RunId, RunState, Runner, Task};
+    pub use crate::run::{
+        Confinement, Keepers, KeptRun, RunError, RunId, RunState, Runner, Task, cgroup::prepare as prepare_cgroups,
+    };
 }
 
 /// Readers of what people, programs, disks and other sites give a node, for fuzzing. Each reads its input whole, or says

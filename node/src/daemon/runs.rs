@@ -9,7 +9,7 @@ use super::error::DaemonError;
 use crate::{
     config::NodeConfig,
     run::{
-        Confinement, Keepers,
+        Confinement, Keepers, cgroup,
         confine::NOTE_FILE,
         site::{RunSite, RunTerms},
     },
@@ -34,7 +34,7 @@ pub fn site(
     (discovery, grid): (&Discovery, &GridFile),
     (ledger, clock): (&SharedLedger, Clock),
 ) -> Result<(Arc<RunSite>, Arc<AuditLog>), DaemonError> {
-    let confinement = confinement(config);
+    let confinement = confinement(config).map(with_cgroups);
     note(data_dir, confinement.as_ref())?;
     let terms = confinement.map(|confinement| {
         for miss in confinement.check()? {
@@ -65,8 +65,18 @@ fn confinement(config: &NodeConfig) -> Option<Confinement> {
         paths: settings.runner_paths.iter().map(PathBuf::from).collect(),
         has_network: settings.runner_network,
         memory_mib: None,
+        cpu_millicores: None,
         processes_max: settings.runner_processes,
+        cgroups: None,
     })
+}
+
+/// With cgroups, where the machine gives the node some.
+fn with_cgroups(confinement: Confinement) -> Confinement {
+    let cgroups = cgroup::prepare().inspect_err(|error| {
+        warn!("{error}: only the memory of each process of a seat is limited, and its processors are not");
+    });
+    Confinement { cgroups: cgroups.ok(), ..confinement }
 }
 
 /// For `kolo doctor`, which reads no configuration.

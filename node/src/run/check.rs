@@ -3,12 +3,14 @@
 //! Invariant: whoever is not the user of a reservation learns nothing of it, not even that it is there.
 
 use broker::{
-    ids::{RequestId, SeatNumber},
-    ledger::{Books, Ledger},
+    ids::{HostId, RequestId, SeatNumber},
+    ledger::{Booking, Books, Ledger},
     protocol::Grant,
     time::{Time, Window},
     trust::PublicKey,
 };
+
+use crate::site::activation::base_named_by;
 
 /// Why a seat is not the user's now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +73,26 @@ impl NotNow {
     }
 }
 
+/// Until when a user has a seat on `host` without a gap, with everything that lengthens his reservation; none when he does not have it now.
+pub fn seat_end<B: Books>(
+    ledger: &Ledger<B>,
+    (request, seat): (&RequestId, SeatNumber),
+    (user, host): (&PublicKey, &HostId),
+    now: Time,
+) -> Option<Time> {
+    let lengthens = |booking: &Booking| booking.statement.as_deref().and_then(base_named_by).as_ref() == Some(request);
+    let windows = ledger.of_users().flat_map(|booking| {
+        let is_his = !booking.is_held() && booking.user_key.as_ref() == Some(user);
+        let is_base = booking.attempt.request == *request;
+        let is_meant = move |grant: &&Grant| is_his && grant.host() == host && (!is_base || grant.seat == seat);
+        booking.grants.iter().filter(is_meant).filter(move |_| is_base || lengthens(booking)).map(|grant| grant.window)
+    });
+    let mut windows: Vec<Window> = windows.collect();
+    windows.sort_by_key(|window| window.start);
+    let end = windows.iter().fold(now, |end, window| if window.start <= end { end.max(window.end) } else { end });
+    (end > now).then_some(end)
+}
+
 /// What a seat of a request has here, if its user may use it at `now`.
 ///
 /// # Errors
@@ -82,9 +104,8 @@ pub fn usable_seat<B: Books>(
     now: Time,
 ) -> Result<Grant, NotNow> {
     let of_user = || {
-        let is_meant = |booking: &&broker::ledger::Booking| {
-            booking.attempt.request == *request && booking.user_key.as_ref() == Some(user)
-        };
+        let is_meant =
+            |booking: &&Booking| booking.attempt.request == *request && booking.user_key.as_ref() == Some(user);
         ledger.of_users().filter(is_meant)
     };
     let request = request.clone();
@@ -121,16 +142,27 @@ mod tests {
 
     use super::*;
 
-    /// A ledger where user 1 has seat 2 of request `mine` from second 100 to 200.
-    fn ledger() -> Ledger {
-        let window = json!({"start": 100, "end": 200});
+    /// Seat 2 of user 1 in a request, which may lengthen another one.
+    fn booked(request: &str, lengthens: Option<&str>, (start, end): (i64, i64)) -> BookingRecord {
+        let window = json!({"start": start, "end": end});
         let grant = json!({"seat": 2, "place": {"host": "h1"}, "window": window, "amounts": {"cpu": 1000}});
-        let record: BookingRecord = serde_json::from_value(json!({
-            "attempt": {"entry_point": "e", "request": "mine", "attempt": 1},
+        let signed = lengthens.map(|base| {
+            let asked = serde_json::from_value(json!({"hosts": 1, "duration": end - start, "extends": base})).unwrap();
+            let (entry_point, id) = (SiteId::new("e").unwrap(), RequestId::new(request).unwrap());
+            testing::authorize(1, &entry_point, &id, &asked).request
+        });
+        serde_json::from_value(json!({
+            "attempt": {"entry_point": "e", "request": request, "attempt": 1},
             "window": window, "grants": [grant], "participants": ["s"], "user": "ada",
-            "user_key": testing::public(1), "settled": true, "confirmed": 0,
+            "user_key": testing::public(1), "statement": signed, "settled": true, "confirmed": 0,
         }))
-        .unwrap();
+        .unwrap()
+    }
+
+    /// A ledger with these bookings; user 1 has seat 2 of request `mine` from second 100 to 200.
+    fn ledger(more: &[BookingRecord]) -> Ledger {
+        let mut records = more.to_vec();
+        records.push(booked("mine", None, (100, 200)));
         let host = Host {
             id: HostId::new("h1").unwrap(),
             capacity: serde_json::from_value(json!({"cpu": 4000})).unwrap(),
@@ -140,13 +172,13 @@ mod tests {
         };
         let now = Now { monotonic: Millis(0), utc: Time(0) };
         let hosts = vec![(host, Default::default())];
-        let kept = Kept::from(vec![record]);
+        let kept = Kept::from(records);
         Ledger::open(SiteId::new("s").unwrap(), LedgerLimits::default(), 1, testing::open_gate(), hosts, kept, now).0
     }
 
     #[test]
     fn a_seat_is_its_users_within_its_window_and_nobody_elses() {
-        let ledger = ledger();
+        let ledger = ledger(&[]);
         let ask = |request: &str, seat: u32, user: u64, now: i64| {
             let request = RequestId::new(request).unwrap();
             usable_seat(&ledger, (&request, SeatNumber(seat)), &testing::public(user), Time(now))
@@ -165,5 +197,24 @@ mod tests {
             let refused = ask(request, seat, user, 150).unwrap_err();
             assert_eq!(refused.to_string(), format!("this site has no reservation {request} of this user"));
         }
+    }
+
+    #[test]
+    fn a_seat_lasts_as_long_as_what_lengthens_it_without_a_gap() {
+        let end = |ledger: &Ledger, host: &str, now: i64| {
+            let (request, host) = (RequestId::new("mine").unwrap(), HostId::new(host).unwrap());
+            seat_end(ledger, (&request, SeatNumber(2)), (&testing::public(1), &host), Time(now)).map(|end| end.0)
+        };
+        let plain = ledger(&[]);
+        assert_eq!([99, 100, 199, 200].map(|now| end(&plain, "h1", now)), [None, Some(200), Some(200), None]);
+        assert_eq!(end(&plain, "h2", 150), None);
+        let longer = ledger(&[
+            booked("more", Some("mine"), (200, 300)),
+            booked("most", Some("mine"), (300, 400)),
+            booked("later", Some("mine"), (450, 500)),
+            booked("others", Some("yours"), (400, 450)),
+            booked("plain", None, (400, 450)),
+        ]);
+        assert_eq!([150, 250, 399, 400].map(|now| end(&longer, "h1", now)), [Some(400), Some(400), Some(400), None]);
     }
 }

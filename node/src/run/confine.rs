@@ -1,6 +1,6 @@
 //! What a command may do on its owner's machine.
 //!
-//! Commands run as a user who is not root, with the limits of the process, and without privileges to gain. Around that either Landlock
+//! Commands run as a user who is not root, with the limits of the seat, and without privileges to gain. Around that either Landlock
 //! ([`Runner::None`]: the files of the system to read, its scratch directory to write, no signals to others) or a sandbox
 //! ([`Runner::Bubblewrap`]: namespaces of its own). Invariant: what the owner has asked for holds or the command does not run; what this
 //! machine cannot do is found by [`Confinement::check`] before the first one.
@@ -24,7 +24,10 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::processes;
+use super::{
+    cgroup::{self, Cgroup, CgroupError, Limits},
+    processes,
+};
 
 /// The file in the data directory in which a node notes how commands are confined; `null` when it runs none.
 pub const NOTE_FILE: &str = "runner";
@@ -57,6 +60,8 @@ const DEVICES: [&str; 9] = [
 ];
 /// The newest rules of Landlock that are used; an older kernel enforces those it knows.
 const LANDLOCK: ABI = ABI::V6;
+/// The processes of a sandbox, beside those of the command.
+const SANDBOX_PROCESSES: u64 = 2;
 /// The sandbox.
 const BUBBLEWRAP: &str = "bwrap";
 /// Where it is looked for, whatever anybody's environment says.
@@ -94,10 +99,14 @@ pub struct Confinement {
     pub paths: Vec<PathBuf>,
     /// Whether a sandbox has the machine's network. Without one it always has.
     pub has_network: bool,
-    /// Most memory of its own that one process of a command may have, in MiB.
+    /// Most memory that a command may have, in MiB; without a cgroup that each of its processes may have for itself.
     pub memory_mib: Option<u64>,
-    /// Most processes and threads that the user may have, beside those that he has when the command starts.
+    /// Most that it may use of the processors, in thousandths of one; unlimited without a cgroup.
+    pub cpu_millicores: Option<u64>,
+    /// Most processes and threads of a command; without a cgroup of its user, beside those that he has when it starts.
     pub processes_max: u64,
+    /// Where the cgroups of commands are made; none where the machine gives the node none.
+    pub cgroups: Option<PathBuf>,
 }
 
 /// Why commands cannot be confined as the owner wants, and what to do about it.
@@ -139,6 +148,9 @@ pub enum ConfineError {
         /// What the system says.
         source: Errno,
     },
+    /// The command gets no cgroup.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
     /// Landlock refuses.
     #[error("the files cannot be closed to it: {0}")]
     Landlock(String),
@@ -155,12 +167,20 @@ impl Confinement {
     /// [`ConfineError`], which says what to do.
     pub fn check(&self) -> Result<Vec<String>, ConfineError> {
         let user = self.user()?;
-        match self.runner {
+        let mut misses = match self.runner {
             // The same user could talk to keepers and read keys, whatever files are closed.
-            Runner::None if user.is_none() => Err(ConfineError::NeedsUser),
-            Runner::None => landlock_misses(),
-            Runner::Bubblewrap => self.try_sandbox().map(|()| Vec::new()),
-        }
+            Runner::None if user.is_none() => return Err(ConfineError::NeedsUser),
+            Runner::None => landlock_misses()?,
+            Runner::Bubblewrap => self.try_sandbox().map(|()| Vec::new())?,
+        };
+        misses.extend(self.cgroups.as_deref().into_iter().flat_map(cgroup::misses));
+        Ok(misses)
+    }
+
+    /// The limits of a command's cgroup.
+    pub fn limits(&self) -> Limits {
+        let processes_max = self.processes_max.saturating_add(SANDBOX_PROCESSES);
+        Limits { memory_mib: self.memory_mib, cpu_millicores: self.cpu_millicores, processes_max }
     }
 
     /// The user that commands run as; none when that is the present one.
@@ -190,19 +210,22 @@ impl Confinement {
         Ok(self.user()?.map(|user| (user.uid, user.gid)))
     }
 
-    /// Gives up everything that the command is not to have, for this process and all that come from it. What a sandbox takes away it takes
-    /// away later.
+    /// Gives up everything that the command is not to have, for this process and all that come from it, and goes into its cgroup. What a
+    /// sandbox takes away it takes away later.
     ///
     /// # Errors
     /// [`ConfineError`]; the command must not run then.
-    pub fn enter(&self, scratch: &Path) -> Result<(), ConfineError> {
+    pub fn enter(&self, scratch: &Path, cgroup: Option<&Cgroup>) -> Result<(), ConfineError> {
         let user = self.user()?;
+        cgroup.map_or(Ok(()), Cgroup::join)?;
         limit(Resource::RLIMIT_CORE, 0)?;
-        if let Some(mib) = self.memory_mib {
+        if let Some(mib) = self.memory_mib.filter(|_| !cgroup.is_some_and(Cgroup::has_memory)) {
             limit(Resource::RLIMIT_DATA, mib.saturating_mul(1024 * 1024))?;
         }
-        let uid = user.as_ref().map_or(geteuid(), |user| user.uid);
-        limit(Resource::RLIMIT_NPROC, processes::threads_of(uid.as_raw()).saturating_add(self.processes_max))?;
+        if !cgroup.is_some_and(Cgroup::has_processes) {
+            let uid = user.as_ref().map_or(geteuid(), |user| user.uid);
+            limit(Resource::RLIMIT_NPROC, processes::threads_of(uid.as_raw()).saturating_add(self.processes_max))?;
+        }
         if let Some(user) = user {
             let name =
                 std::ffi::CString::new(user.name.clone()).map_err(|_| ConfineError::NoUser(user.name.clone()))?;
@@ -363,7 +386,9 @@ mod tests {
             paths: vec![],
             has_network: true,
             memory_mib: None,
+            cpu_millicores: None,
             processes_max: 100,
+            cgroups: None,
         }
     }
 

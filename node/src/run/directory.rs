@@ -11,10 +11,11 @@ use std::{
     time::Duration,
 };
 
-use broker::{time::Time, trust::PublicKey};
+use broker::{ids::HostId, time::Time, trust::PublicKey};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
+    cgroup::Cgroup,
     confine::Confinement,
     frame::{End, Output},
     order::RunOrder,
@@ -35,7 +36,9 @@ pub struct Task {
     pub order: RunOrder,
     /// Who signed it.
     pub user: PublicKey,
-    /// The end of the seat's window. Nothing runs after it.
+    /// The host of the seat, which a longer reservation keeps.
+    pub host: HostId,
+    /// The end of the seat's window, as the node has told it last. Nothing runs after it.
     pub deadline: Time,
     /// How long before the deadline, or after the owner's word, the command is told to end.
     pub grace: Duration,
@@ -108,8 +111,8 @@ impl RunDirectory {
         self.read("task", TASK_BYTES_MAX)?.ok_or_else(|| DirectoryError::NoTask(self.0.clone()))
     }
 
-    /// Makes the directory with its task; on disk when this returns.
-    pub fn create(&self, task: &Task) -> Result<(), DirectoryError> {
+    /// Makes the directory with its task, or changes it; on disk when this returns.
+    pub fn write_task(&self, task: &Task) -> Result<(), DirectoryError> {
         self.write("task", task)
     }
 
@@ -148,6 +151,16 @@ impl RunDirectory {
     /// Notes the scratch directory.
     pub fn write_scratch(&self, scratch: &Path) -> Result<(), DirectoryError> {
         self.write("scratch", &scratch)
+    }
+
+    /// The cgroup of the run, to be ended after it; it may not be there.
+    pub fn cgroup(&self) -> Result<Option<Cgroup>, DirectoryError> {
+        Ok(self.read("cgroup", NOTE_BYTES_MAX)?.map(Cgroup::at))
+    }
+
+    /// Notes the cgroup.
+    pub fn write_cgroup(&self, path: &Path) -> Result<(), DirectoryError> {
+        self.write("cgroup", &path)
     }
 
     /// What was said on an output.

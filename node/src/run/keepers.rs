@@ -199,6 +199,7 @@ impl Keepers {
         files::open_directory(root)?;
         let keepers = Keepers { root: root.to_owned(), program, started: Mutex::default() };
         for directory in keepers.directories(None)? {
+            end_cgroup(&directory);
             if matches!(state_of(&directory), Ok(RunState::Ended(End::Lost)))
                 && let Ok(Some(scratch)) = directory.scratch()
             {
@@ -239,7 +240,7 @@ impl Keepers {
         let last =
             serde_json::to_string(&last).map_err(|error| system("the run's number cannot be kept")(error.into()))?;
         files::replace(&seat.join(LAST), &last)?;
-        directory.create(task)?;
+        directory.write_task(task)?;
         started.push(self.spawn(&directory)?);
         Ok(id)
     }
@@ -420,8 +421,18 @@ impl Keepers {
     }
 }
 
+/// Ends what a keeper that is gone has left in the cgroup of its run.
+fn end_cgroup(directory: &RunDirectory) {
+    let is_left = matches!(is_kept(directory), Ok(false));
+    let Some(cgroup) = directory.cgroup().ok().flatten().filter(|_| is_left) else { return };
+    if let Err(error) = cgroup.end() {
+        warn!(%error, run = %directory.path().display(), "what is left of a run cannot be ended");
+    }
+}
+
 /// Removes a run; whether it is gone. One that cannot be removed holds up no other.
 fn forget(directory: &RunDirectory) -> bool {
+    end_cgroup(directory);
     directory.remove().inspect_err(|error| warn!(%error, "a run cannot be forgotten")).is_ok()
 }
 
@@ -442,11 +453,16 @@ fn read_last(seat: &Path) -> Result<Option<Last>, RunError> {
     read.map(Some).map_err(|error| DirectoryError::Malformed { path, detail: error.to_string() }.into())
 }
 
+/// Whether a keeper has the run.
+fn is_kept(directory: &RunDirectory) -> Result<bool, DirectoryError> {
+    Ok(directory.keeper()?.is_some_and(|keeper| processes::started_ticks(keeper.pid) == Some(keeper.ticks)))
+}
+
 fn state_of(directory: &RunDirectory) -> Result<RunState, DirectoryError> {
     if let Some(end) = directory.ended()? {
         return Ok(RunState::Ended(end));
     }
-    let is_kept = directory.keeper()?.is_some_and(|keeper| processes::started_ticks(keeper.pid) == Some(keeper.ticks));
+    let is_kept = is_kept(directory)?;
     Ok(match directory.started()? {
         Some(started) if is_kept => RunState::Running { pid: started.pid },
         // Its keeper may have ended between the two looks.

@@ -4,6 +4,7 @@
 //! [`RunOrder`], signed by the user of the reservation. A node starts [`Keepers`] and finds them again; it is needed by none of them.
 
 pub mod carry;
+pub mod cgroup;
 pub mod check;
 pub mod confine;
 pub mod directory;

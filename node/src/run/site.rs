@@ -1,7 +1,7 @@
 //! The site's end of streams to its seats: checks what a user wants, starts the keeper or comes back to it, and then carries bytes.
 //!
-//! Invariants: a run starts only for the user whose confirmed seat it is, within the seat's window, and once; every refusal says why; a run
-//! whose seat is given back or taken away is ended within [`SWEEP_EVERY`] and a moment.
+//! Invariants: a run starts only for the user whose confirmed seat it is, within the seat's window, and once; every refusal says why; what
+//! runs ends with its seat, and goes on as long as its seat: within [`SWEEP_EVERY`] and a moment.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,12 @@ use std::{
     time::Duration,
 };
 
-use broker::{ids::SiteId, protocol::Grant, resources::Amounts, time::Time, trust::PublicKey};
+use broker::{
+    ids::{HostId, SiteId},
+    protocol::Grant,
+    time::Time,
+    trust::PublicKey,
+};
 use discovery::{RunAsked, RunInbound, RunStream, opening::Answer};
 use tokio::{
     net::UnixStream,
@@ -23,7 +28,7 @@ use tracing::{debug, info, warn};
 use super::{
     Confinement, Keepers, RunError, RunId, RunOrder, Task,
     carry::carry,
-    check::usable_seat,
+    check::{seat_end, usable_seat},
     keepers::{KeptRun, RunState},
     opening::{AttachOrder, Opening, Wish},
 };
@@ -39,11 +44,13 @@ use crate::{
 /// How often it is seen whether the seats of what runs are still booked.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// The memory of a seat, where its host counts memory.
-fn memory_mib(amounts: &Amounts) -> Option<u64> {
-    amounts.iter().find(|(name, _)| name.as_str() == "memory").map(|(_, amount)| amount.0)
+/// What a seat has of a resource, where its host counts that.
+fn amount(grant: &Grant, resource: &str) -> Option<u64> {
+    grant.amounts.iter().find(|(name, _)| name.as_str() == resource).map(|(_, amount)| amount.0)
 }
 
+/// What the user of a run is told whose seat is gone.
+const TAKEN: &str = "the reservation no longer has this seat: it was cancelled, or its owner has taken it back";
 /// Which part of a short window is its grace.
 const GRACE_PART: u32 = 10;
 
@@ -63,6 +70,20 @@ pub struct RunTerms {
     pub confinement: Confinement,
 }
 
+/// A run whose seat is watched.
+#[derive(Debug, Clone)]
+struct Watched {
+    host: HostId,
+    /// When it ends, as its keeper knows.
+    deadline: Time,
+}
+
+impl Watched {
+    fn of(task: &Task) -> Watched {
+        Watched { host: task.host.clone(), deadline: task.deadline }
+    }
+}
+
 /// Where users' runs are started.
 pub struct RunSite {
     site: SiteId,
@@ -76,8 +97,8 @@ pub struct RunSite {
     terms: Option<RunTerms>,
     /// Places for connections of users to runs, here and elsewhere.
     places: Arc<Semaphore>,
-    /// What was started, with the end of its window, until it is known to be over.
-    started: Mutex<BTreeMap<RunId, Time>>,
+    /// What was started, until it is known to be over.
+    started: Mutex<BTreeMap<RunId, Watched>>,
 }
 
 impl RunSite {
@@ -90,7 +111,7 @@ impl RunSite {
         (keepers, terms): (Option<Arc<Keepers>>, Option<RunTerms>),
     ) -> RunSite {
         let known = keepers.as_ref().map(|keepers| keepers.list()).transpose().unwrap_or_default();
-        let started = known.into_iter().flatten().map(|run| (RunId::of(&run.task), run.task.deadline)).collect();
+        let started = known.into_iter().flatten().map(|run| (RunId::of(&run.task), Watched::of(&run.task))).collect();
         let (places, started) = (Arc::new(Semaphore::new(STREAMS_MAX)), Mutex::new(started));
         RunSite { site, grid, ledger, clock, audit, keepers, terms, places, started }
     }
@@ -170,7 +191,7 @@ impl RunSite {
         }
         let stream = keepers.connect(id).map_err(|error| answer_of(&error))?;
         if !matches!(run.state, RunState::Ended(_)) {
-            locked(&self.started).insert(id.clone(), run.task.deadline);
+            locked(&self.started).insert(id.clone(), Watched::of(&run.task));
         }
         self.note("attach", id, from);
         Ok(stream)
@@ -200,18 +221,24 @@ impl RunSite {
         }
         let terms = self.terms.as_ref().ok_or_else(nothing_runs)?;
         let grant = self.usable(&id, now)?;
-        let deadline = grant.window.end;
+        let host = grant.host().clone();
+        let end = seat_end(&self.ledger.lock(), (&id.request, id.seat), (&user, &host), now);
         let task = Task {
             order,
             user,
-            deadline,
+            host,
+            deadline: end.unwrap_or(grant.window.end),
             grace: terms.grace_max.min(Duration::from_secs(grant.window.duration().0) / GRACE_PART),
             spool_bytes: terms.spool_bytes,
             scratch_in: terms.scratch_in.clone(),
-            confinement: Confinement { memory_mib: memory_mib(&grant.amounts), ..terms.confinement.clone() },
+            confinement: Confinement {
+                memory_mib: amount(&grant, "memory"),
+                cpu_millicores: amount(&grant, "cpu"),
+                ..terms.confinement.clone()
+            },
         };
         keepers.start(&task, now).map_err(|error| answer_of(&error))?;
-        locked(&self.started).insert(id.clone(), deadline);
+        locked(&self.started).insert(id.clone(), Watched::of(&task));
         self.note("run", &id, from);
         keepers.connect(&id).map_err(|error| answer_of(&error))
     }
@@ -230,33 +257,41 @@ impl RunSite {
         });
     }
 
-    /// Ends what runs on seats that are booked no longer. What could not be ended is tried again by a later sweep.
+    /// Tells keepers what has become of the seats of what runs. What could not be told is told by a later sweep.
     fn sweep(self: &Arc<RunSite>) {
         let now = self.clock.now().utc;
         let mut started = locked(&self.started);
-        started.retain(|_, deadline| *deadline > now);
-        let gone: Vec<(RunId, Time)> = {
+        started.retain(|_, watched| watched.deadline > now);
+        let changed: Vec<(RunId, Watched, Option<Time>)> = {
             let ledger = self.ledger.lock();
-            let is_gone =
-                |(id, _): &(&RunId, &Time)| usable_seat(&ledger, (&id.request, id.seat), &id.user, now).is_err();
-            started.iter().filter(is_gone).map(|(id, deadline)| (id.clone(), *deadline)).collect()
+            let changed = |(id, watched): (&RunId, &Watched)| {
+                let end = seat_end(&ledger, (&id.request, id.seat), (&id.user, &watched.host), now);
+                (end != Some(watched.deadline)).then(|| (id.clone(), watched.clone(), end))
+            };
+            started.iter().filter_map(changed).collect()
         };
-        for (id, deadline) in gone {
+        let Some(keepers) = self.keepers() else { return };
+        for (id, watched, end) in changed {
+            // Not there twice while its keeper is told.
             started.remove(&id);
-            let Some(keepers) = self.keepers().cloned() else { continue };
-            let site = Arc::clone(self);
+            let (site, keepers) = (Arc::clone(self), Arc::clone(keepers));
             tokio::task::spawn_blocking(move || {
-                let why = "the reservation no longer has this seat: it was cancelled, or its owner has taken it back";
-                match keepers.end(&id, why) {
-                    Ok(()) => {
-                        info!(request = %id.request, seat = %id.seat, "a run was ended: its seat is booked no longer");
+                let told = end.map_or_else(|| keepers.end(&id, TAKEN), |end| keepers.set_deadline(&id, end));
+                let (request, seat) = (&id.request, id.seat);
+                let deadline = match (told, end) {
+                    (Ok(()), None) => return info!(%request, %seat, "a run was ended: its seat is booked no longer"),
+                    (Ok(()), Some(end)) => {
+                        info!(%request, %seat, until_s = end.0, "a run ends with its seat, whose end has changed");
+                        end
                     }
-                    Err(RunError::Over | RunError::Unknown) => {}
-                    Err(error) => {
-                        warn!(%error, request = %id.request, seat = %id.seat, "a run on a seat that is booked no longer");
-                        locked(&site.started).insert(id, deadline);
+                    (Err(RunError::Over | RunError::Unknown), _) => return,
+                    (Err(error), _) => {
+                        warn!(%error, %request, %seat, "a run whose seat has changed");
+                        watched.deadline
                     }
-                }
+                };
+                // Whoever came back meanwhile has entered what the keeper knew before.
+                locked(&site.started).insert(id, Watched { deadline, ..watched });
             });
         }
     }

@@ -67,12 +67,13 @@ fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Command
     let failed = |doing: &'static str| move |error: nix::Error| format!("{doing}: {}", error.desc());
     let task = directory.task().map_err(|error| error.to_string())?;
     let scratch = directory.scratch().map_err(|error| error.to_string())?.ok_or("it has no scratch directory")?;
+    let cgroup = directory.cgroup().map_err(|error| error.to_string())?;
     setsid().map_err(failed("it gets no session of its own"))?;
     if task.order.terminal.is_some() {
         rustix::process::ioctl_tiocsctty(io::stdin()).map_err(|error| format!("it gets no terminal: {error}"))?;
     }
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
-    task.confinement.enter(&scratch).map_err(|error| error.to_string())?;
+    task.confinement.enter(&scratch, cgroup.as_ref()).map_err(|error| error.to_string())?;
     // A process that becomes another user forgets this.
     set_pdeathsig(Signal::SIGKILL).map_err(failed("it would outlive its keeper"))?;
     if getppid() != keeper {

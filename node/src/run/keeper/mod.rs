@@ -30,6 +30,7 @@ use tokio::{
 
 use self::state::{Keeper, Phase, Stop};
 use crate::run::{
+    cgroup,
     directory::{DirectoryError, RunDirectory, Started},
     frame::{End, Output},
     processes,
@@ -73,6 +74,10 @@ pub fn keep(directory: &Path) -> Result<(), KeeperError> {
     let pid = std::process::id();
     let ticks = processes::started_ticks(pid).unwrap_or_default();
     let _lock = directory.lock(Started { pid, ticks })?.ok_or(KeeperError::Taken)?;
+    if let Some(Err(error)) = directory.task()?.confinement.cgroups.as_deref().map(cgroup::leave_node) {
+        // Whoever ends the cgroup of the node ends it too.
+        eprintln!("it stays in the cgroup of its node: {error}");
+    }
     let listener =
         io::stdin().as_fd().try_clone_to_owned().map(StdListener::from).map_err(system("take its socket"))?;
     listener.set_nonblocking(true).map_err(system("use its socket"))?;
@@ -90,6 +95,10 @@ async fn run(directory: RunDirectory, listener: StdListener) -> Result<(), Keepe
         (None, Some(_)) => Some(End::Lost),
         (None, None) => None,
     };
+    // The keeper before this one is gone: this one has its lock.
+    if let Some(Err(error)) = directory.cgroup()?.filter(|_| known.is_some()).map(|cgroup| cgroup.end()) {
+        eprintln!("what is left of the run cannot be ended: {error}");
+    }
     let phase = known.clone().map_or(Phase::Preparing, Phase::Ended);
     let keeper = Rc::new(Keeper::new(directory, &task, phase, spools));
     tokio::task::spawn_local(accept(keeper.clone(), listener));

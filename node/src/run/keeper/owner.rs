@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::state::{Keeper, Stop};
-use crate::run::frame::reason;
+use crate::run::{directory::Task, frame::reason};
 
 /// Longest word, in bytes.
 const WORD_BYTES_MAX: u64 = 16 * 1024;
@@ -35,7 +35,12 @@ pub async fn serve(keeper: &Keeper, stream: UnixStream) -> io::Result<()> {
         OwnerWord::End(why) => keeper.change(|state| {
             state.stop.get_or_insert_with(|| Stop::Owner(reason(&why)));
         }),
-        OwnerWord::Deadline(deadline) => keeper.change(|state| state.deadline = deadline),
+        OwnerWord::Deadline(deadline) => {
+            // On disk first: the next node takes it from there.
+            let task = keeper.directory.task().map_err(io::Error::other)?;
+            keeper.directory.write_task(&Task { deadline, ..task }).map_err(io::Error::other)?;
+            keeper.change(|state| state.deadline = deadline);
+        }
     }
     stream.get_mut().write_all(&[HEARD]).await
 }

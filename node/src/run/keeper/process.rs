@@ -14,7 +14,7 @@ use std::{
 };
 
 use nix::{
-    libc::{O_DIRECTORY, O_NOFOLLOW},
+    libc::{O_DIRECTORY, O_NOFOLLOW, SIGKILL},
     sys::signal::{Signal, killpg},
     unistd::{Gid, Pid, Uid, fchown, mkdtemp},
 };
@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{
     run::{
+        cgroup::Cgroup,
         confine::Runner,
         directory::{Started, Task},
         frame::{End, REASON_BYTES_MAX, reason},
@@ -59,18 +60,22 @@ pub async fn run(keeper: &Rc<Keeper>, task: &Task) -> End {
         Ok(prepared) => prepared.run(keeper, task).await,
         Err(why) => End::Failed(reason(&why)),
     };
-    kill_all(0).await;
-    remove_scratch(keeper);
+    kill_all(keeper, 0).await;
+    remove_left(keeper);
     if !matches!(keeper.directory.ended(), Ok(Some(_))) {
         keep_end(keeper, &end);
     }
     end
 }
 
-fn remove_scratch(keeper: &Keeper) {
+/// Removes what was made for the command.
+fn remove_left(keeper: &Keeper) {
     if let Ok(Some(scratch)) = keeper.directory.scratch() {
         // What cannot be removed is the owner's to look at.
         let _ = std::fs::remove_dir_all(scratch);
+    }
+    if let Some(Err(error)) = keeper.cgroup.get().map(Cgroup::end) {
+        eprintln!("the cgroup stays: {error}");
     }
 }
 
@@ -93,6 +98,7 @@ async fn prepare(keeper: &Rc<Keeper>, task: &Task) -> Result<Prepared, String> {
     clear(keeper).map_err(failed("what a keeper before this one has left cannot be removed"))?;
     let owner = task.confinement.owner().map_err(|error| error.to_string())?;
     make_scratch(keeper, task, owner).map_err(failed("there is no scratch directory"))?;
+    make_cgroup(keeper, task).map_err(|why| format!("there is no cgroup: {why}"))?;
     let (streams, given) = streams::make(&task.order, owner).map_err(failed("it gets no streams"))?;
     let barrier = UnixListener::bind("barrier").map_err(failed("there is no barrier"))?;
     let mut command = Command::new("/proc/self/exe");
@@ -122,6 +128,9 @@ async fn prepare(keeper: &Rc<Keeper>, task: &Task) -> Result<Prepared, String> {
 
 /// Removes what a keeper has prepared that ended before the word: its command has ended with it.
 fn clear(keeper: &Keeper) -> io::Result<()> {
+    if let Some(cgroup) = keeper.directory.cgroup().map_err(io::Error::other)? {
+        cgroup.end().map_err(io::Error::other)?;
+    }
     let scratch = keeper.directory.scratch().map_err(io::Error::other)?;
     let removed = [scratch.map_or(Ok(()), std::fs::remove_dir_all), std::fs::remove_file("barrier")];
     let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
@@ -142,6 +151,17 @@ fn make_scratch(keeper: &Keeper, task: &Task, owner: Option<(Uid, Gid)>) -> io::
         fchown(&opened, Some(uid), Some(gid))?;
     }
     Ok(())
+}
+
+/// The cgroup, which the command goes into while it is prepared.
+fn make_cgroup(keeper: &Keeper, task: &Task) -> Result<(), String> {
+    let Some(place) = &task.confinement.cgroups else { return Ok(()) };
+    // No other process of this machine is called that until it starts anew, and then there are no cgroups of before.
+    let pid = std::process::id();
+    let path = place.join(format!("{pid}-{}", processes::started_ticks(pid).unwrap_or_default()));
+    keeper.directory.write_cgroup(&path).map_err(|error| error.to_string())?;
+    let cgroup = keeper.cgroup.get_or_init(|| Cgroup::at(path));
+    cgroup.make(task.confinement.limits()).map_err(|error| error.to_string())
 }
 
 /// What is said at the barrier, to its end.
@@ -165,11 +185,12 @@ impl Prepared {
         let (status, stopped) = watch(keeper, task, &mut self.child, pid).await;
         // Nothing is awaited before this, so that no signal goes to a number that is free.
         keeper.change(|state| state.phase = Phase::Ending { pid });
-        kill_all(pid).await;
-        let mut end = end_of(status, stopped, task.confinement.runner);
+        kill_all(keeper, pid).await;
+        let was_out_of_memory = keeper.cgroup.get().is_some_and(Cgroup::was_out_of_memory);
+        let mut end = end_of(status, (stopped, was_out_of_memory), task.confinement.runner);
         // Known from here on, whatever becomes of the last words.
         keep_end(keeper, &end);
-        remove_scratch(keeper);
+        remove_left(keeper);
         drain(keeper, copied).await;
         if let (End::Code(0), Some(stop @ Stop::Broken(_))) = (&end, keeper.state().stop.clone()) {
             // What was said is not whole, which is no success.
@@ -246,7 +267,7 @@ async fn watch(keeper: &Keeper, task: &Task, child: &mut Child, pid: u32) -> (io
         }
         let until = told.as_ref().map_or(deadline.saturating_sub(grace_ms), |(_, until)| *until);
         if told.is_some() && now >= until {
-            kill_all(pid).await;
+            kill_all(keeper, pid).await;
         }
         let wait = Duration::from_millis(until.saturating_sub(now)).clamp(Duration::from_millis(5), TICK);
         tokio::select! {
@@ -270,10 +291,15 @@ pub fn send(runner: Runner, pid: u32, signal: Signal) {
     }
 }
 
-/// Kills everything below the keeper, and sees it gone.
-async fn kill_all(leader: u32) {
+/// Kills everything in the cgroup of the command and below the keeper, and sees it gone.
+async fn kill_all(keeper: &Keeper, leader: u32) {
     let began = Instant::now();
-    while processes::kill_descendants(leader) > 0 {
+    let is_left = || {
+        let cgroup = keeper.cgroup.get();
+        cgroup.inspect(|cgroup| cgroup.kill());
+        processes::kill_descendants(leader) > 0 || cgroup.is_some_and(Cgroup::is_used)
+    };
+    while is_left() {
         if began.elapsed() > KILL_MAX {
             eprintln!("some processes of the command cannot be killed");
             return;
@@ -282,7 +308,7 @@ async fn kill_all(leader: u32) {
     }
 }
 
-fn end_of(status: io::Result<ExitStatus>, stopped: Option<End>, runner: Runner) -> End {
+fn end_of(status: io::Result<ExitStatus>, (stopped, was_out_of_memory): (Option<End>, bool), runner: Runner) -> End {
     let status = match status {
         Ok(status) => status,
         Err(error) => return End::Failed(reason(&format!("it cannot be waited for: {error}"))),
@@ -294,6 +320,7 @@ fn end_of(status: io::Result<ExitStatus>, stopped: Option<End>, runner: Runner) 
     match (stopped, code, signal) {
         // It was told to end, so whatever it says is not how it would have ended.
         (Some(why), ..) => why,
+        (None, None, Some(SIGKILL)) if was_out_of_memory => End::OutOfMemory,
         (None, Some(code), _) => End::Code(code),
         (None, None, Some(signal)) => End::Signal(signal),
         (None, None, None) => End::Failed(format!("it ended as {status}")),

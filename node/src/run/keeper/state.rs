@@ -4,7 +4,7 @@
 //! acknowledged is kept as long as he takes something ([`HELD_FOR`]); no more input waits than a user may send ahead.
 
 use std::{
-    cell::{Cell, RefCell, RefMut},
+    cell::{Cell, OnceCell, RefCell, RefMut},
     collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
 };
@@ -13,6 +13,7 @@ use broker::time::Time;
 use tokio::sync::watch;
 
 use crate::run::{
+    cgroup::Cgroup,
     confine::Runner,
     directory::{RunDirectory, Task},
     frame::{End, Output, STDIN_BYTES_AHEAD_MAX, TerminalSize},
@@ -143,6 +144,8 @@ pub struct Keeper {
     pub directory: RunDirectory,
     /// What stands around the command.
     pub runner: Runner,
+    /// The cgroup of the command, where it has one.
+    pub cgroup: OnceCell<Cgroup>,
     state: RefCell<State>,
     news: watch::Sender<()>,
     /// Connections of users that are open.
@@ -168,7 +171,15 @@ impl Keeper {
             connections: 0,
         };
         let (state, news) = (RefCell::new(state), watch::Sender::new(()));
-        Keeper { directory, runner, state, news, attached: Cell::new(0), unattached: Cell::new(0) }
+        Keeper {
+            directory,
+            runner,
+            cgroup: OnceCell::new(),
+            state,
+            news,
+            attached: Cell::new(0),
+            unattached: Cell::new(0),
+        }
     }
 
     /// The state, to be looked at and not to be held over an `await`.

@@ -346,7 +346,7 @@ fn reservations(ledger: &Ledger) -> impl Iterator<Item = &Booking> {
 }
 
 /// The request whose reservation the user's signed request says it lengthens.
-fn base_named_by(statement: &SignedText) -> Option<RequestId> {
+pub fn base_named_by(statement: &SignedText) -> Option<RequestId> {
     // A signature takes a while to check, and most texts do not have the key.
     let may_be = statement.text.contains("\"extends\"");
     let statement = may_be.then(|| statement.open::<RequestStatement>().ok()).flatten()?;

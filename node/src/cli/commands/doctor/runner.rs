@@ -44,12 +44,16 @@ fn findings(confinement: &Confinement) -> Vec<Finding> {
             return vec![Finding::problem(CHECK, error.to_string(), to_do)];
         }
     };
-    if misses.is_empty() {
+    let without_cgroups = confinement.cgroups.is_none().then(|| {
+        let what = "seats have no cgroups: their processors and the sum of their memory are not limited";
+        Finding::note(CHECK, what, "the log of the node says why at its start, and docs/run.md what gives it some")
+    });
+    if misses.is_empty() && without_cgroups.is_none() {
         let what = format!("commands of users are confined by runner = {:?}", confinement.runner.as_str());
         return vec![Finding::good(CHECK, what)];
     }
-    let to_do = "a newer kernel, or runner = \"bubblewrap\", enforces it";
-    misses.into_iter().map(|miss| Finding::note(CHECK, miss, to_do)).collect()
+    let to_do = "docs/run.md, \"For owners\", says what a machine needs to enforce it";
+    misses.into_iter().map(|miss| Finding::note(CHECK, miss, to_do)).chain(without_cgroups).collect()
 }
 
 #[cfg(test)]
@@ -68,8 +72,16 @@ mod tests {
         assert_eq!(check(directory.path())[0].level, Level::Problem);
         let user = Some("no-such-user".to_owned());
         let paths = Vec::new();
-        let confinement =
-            Confinement { runner: Runner::None, user, paths, has_network: false, memory_mib: None, processes_max: 9 };
+        let confinement = Confinement {
+            runner: Runner::None,
+            user,
+            paths,
+            has_network: false,
+            memory_mib: None,
+            cpu_millicores: None,
+            processes_max: 9,
+            cgroups: None,
+        };
         note(&serde_json::to_string(&confinement).unwrap());
         let found = check(directory.path());
         assert!(found[0].level == Level::Problem && found[0].what.contains("useradd"), "{found:?}");
