@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    tests::{Run, at, record, refused, site, version},
+    testing::{Run, at, record, refused, site, version},
     *,
 };
 use crate::{
