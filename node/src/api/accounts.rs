@@ -77,7 +77,8 @@ pub async fn show_accounts(State(state): State<Arc<ApiState>>, Extension(caller)
     for lines in [&mut earned, &mut spent] {
         lines.sort_by(|a, b| (b.window.start, &b.request).cmp(&(a.window.start, &a.request)));
     }
-    let is_cut = earned.len().max(spent.len()) > LINES_MAX;
+    let has_more = !caller.is_limited() && state.ledger.charges().is_cut();
+    let is_cut = has_more || earned.len().max(spent.len()) > LINES_MAX;
     earned.truncate(LINES_MAX);
     spent.truncate(LINES_MAX);
     Json(Accounts { earned, spent, is_cut })

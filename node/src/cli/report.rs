@@ -97,7 +97,7 @@ fn quality_text(plan: &ReservationView, zone: &TimeZone) -> String {
         ObjectiveKind::Cost => format!("{} credits", Cost(value.unsigned_abs())),
         ObjectiveKind::Runtime | ObjectiveKind::HostTime => format_span(Span(value.unsigned_abs())),
     };
-    // A budget that has kept nothing away is not worth a word.
+    // Where nothing costs anything a budget is not worth a word.
     let seen = if plan.price.is_some() { format!("within the budget among {seen}") } else { format!("among {seen}") };
     let name = objective.kind.name().replace('_', " ");
     let best = match (objective.kind, objective.bound) {

@@ -17,6 +17,7 @@ const SIGNED_BYTES_MAX: usize = 64 << 20;
 pub struct Charges {
     all: VecDeque<Charge>,
     signed_bytes: usize,
+    is_cut: bool,
 }
 
 fn signed_bytes(charge: &Charge) -> usize {
@@ -40,7 +41,13 @@ impl Charges {
         while self.all.len() > CHARGES_MAX || self.signed_bytes > SIGNED_BYTES_MAX {
             let Some(oldest) = self.all.pop_front() else { return };
             self.signed_bytes -= signed_bytes(&oldest);
+            self.is_cut = true;
         }
+    }
+
+    /// Whether there were more.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// All of them.
@@ -85,9 +92,9 @@ mod tests {
     fn the_oldest_makes_room_by_number_and_by_size() {
         let mut charges = Charges::new(vec![charge(3, 10), charge(1, 10), charge(2, 10)]);
         let ends = |charges: &Charges| charges.iter().map(|charge| charge.ended.0).collect::<Vec<_>>();
-        assert_eq!(ends(&charges), [1, 2, 3]);
+        assert!(ends(&charges) == [1, 2, 3] && !charges.is_cut());
         charges.push(charge(4, SIGNED_BYTES_MAX - 20));
-        assert_eq!(ends(&charges), [2, 3, 4]);
+        assert!(ends(&charges) == [2, 3, 4] && charges.is_cut());
         charges.push(charge(5, 20));
         assert_eq!((ends(&charges), charges.signed_bytes), (vec![4, 5], SIGNED_BYTES_MAX));
         for number in 0..CHARGES_MAX {

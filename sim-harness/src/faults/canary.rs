@@ -87,6 +87,10 @@ pub enum Canary {
     BatchNotTied,
     /// The entry point takes the half of what a site charges for what it is to pay.
     ChargeHalved,
+    /// A site takes what a cancellation gives back twice off what is to be paid.
+    RefundTwice,
+    /// An entry point that starts again forgets what earlier attempts have cost: each attempt has the whole budget.
+    BudgetPerAttempt,
     /// The entry point keeps a receipt that names another price than was agreed.
     ReceiptUnchecked,
     /// A site reckons what its hosts send to all others, its own among them.

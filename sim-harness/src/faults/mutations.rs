@@ -9,7 +9,7 @@ use broker::{
     amount::Amount,
     demand::Demand,
     ids::{Network, RequestId, SeatNumber, SiteId},
-    ledger::{BookingRecord, Record},
+    ledger::{BookingRecord, ChargedFor, Record},
     negotiation::{Decision, Negotiation, Purpose, Repair, RequestRecord},
     plan::Place,
     protocol::{AttemptId, Grant, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
@@ -126,6 +126,16 @@ pub fn mutate_answer(
         _ => {}
     }
     Some(answer)
+}
+
+/// What is written of a cancellation gives the refund once more.
+pub fn refund_twice(record: &mut Record) {
+    if let Record::Charge(charge) = record
+        && charge.reason == ChargedFor::Cancellation
+    {
+        let refund = charge.agreed.0.saturating_sub(charge.charged.0);
+        charge.charged.0 = charge.charged.0.saturating_sub(refund);
+    }
 }
 
 /// Whether a question never leaves: the coordinator believes that what a repair has replaced is given back.

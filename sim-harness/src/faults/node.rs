@@ -260,6 +260,7 @@ impl Node {
                 mutations::unbind(&mut kept.bookings);
                 limits.bound_before = Span(0);
             }
+            Some(Canary::BudgetPerAttempt) => self.disk.requests.values_mut().for_each(|record| record.dues.clear()),
             Some(Canary::ForgetCoordinator) => kept.bookings.iter_mut().for_each(|one| one.coordinator = None),
             _ => {}
         }

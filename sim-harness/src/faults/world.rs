@@ -103,6 +103,9 @@ impl Medium for World {
         if let (Some(Canary::WitnessForgotten), Write::Ledger(record)) = (self.grid.canary, &mut write) {
             mutations::forget_moves(record);
         }
+        if let (Some(Canary::RefundTwice), Write::Ledger(record)) = (self.grid.canary, &mut write) {
+            mutations::refund_twice(record);
+        }
         if self.grid.canary == Some(Canary::EvictionNotWritten)
             && let (Write::Ledger(record), Some(running)) = (&write, self.grid.nodes[node].running())
             && record.attempts().any(|attempt| running.evicted.contains_key(attempt))
