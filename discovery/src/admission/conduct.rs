@@ -73,8 +73,9 @@ impl Offence {
     #[must_use]
     pub fn points(self) -> u64 {
         match self {
-            Offence::GossipRules => POINTS_TO_BAN,
-            Offence::OversizedGossip | Offence::MadeUpProof | Offence::FalseRevocation => 200,
+            // Of revocations each site checks all that it passes on.
+            Offence::GossipRules | Offence::FalseRevocation => POINTS_TO_BAN,
+            Offence::OversizedGossip | Offence::MadeUpProof => 200,
             Offence::InvalidRequest | Offence::InvalidAnswer => 100,
             Offence::InvalidGossip | Offence::InvalidRecord => 50,
             // A node that stalls with all its requests (64 to one peer) on their way must not be taken for an attacker.
