@@ -39,6 +39,7 @@ pub mod readers {
     pub mod run {
         pub use crate::run::{
             RunNumber, RunOrder,
+            files::{Manifest, transfer::FileFrame},
             frame::{
                 Data, End, FRAME_BYTES_MAX, Frame, FrameReader, FromKeeper, Output, STDIN_BYTES_AHEAD_MAX,
                 TerminalSize, ToKeeper, decode, encode,

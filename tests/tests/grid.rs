@@ -18,6 +18,8 @@ mod classes;
 mod documents;
 #[path = "grid/each.rs"]
 mod each;
+#[path = "grid/files.rs"]
+mod files;
 #[path = "grid/lasting.rs"]
 mod lasting;
 #[path = "grid/links.rs"]

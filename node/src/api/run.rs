@@ -79,13 +79,13 @@ async fn serve(state: &ApiState, caller: &Caller, upgraded: Upgraded, _place: Ow
     let ended = match upgraded.downcast::<TokioIo<TcpStream>>() {
         Ok(parts) => {
             let stream = parts.io.into_inner();
-            is_patient(&stream);
+            suit(&stream);
             talk(state, caller, stream).await
         }
         Err(upgraded) => match upgraded.downcast::<TokioIo<TlsStream<TcpStream>>>() {
             Ok(parts) => {
                 let stream = parts.io.into_inner();
-                is_patient(stream.get_ref().0);
+                suit(stream.get_ref().0);
                 talk(state, caller, stream).await
             }
             Err(_) => Err(io::Error::other("a connection of an unknown kind")),
@@ -96,9 +96,11 @@ async fn serve(state: &ApiState, caller: &Caller, upgraded: Upgraded, _place: Ow
     }
 }
 
-/// A user may look at a page of output for as long as they like, and read no more of it meanwhile.
-fn is_patient(stream: &TcpStream) {
-    if let Err(error) = SockRef::from(stream).set_tcp_user_timeout(None) {
+/// A user may look at a page of output for as long as they like, and read no more of it meanwhile; and a short frame does not wait until the
+/// one before it is acknowledged.
+fn suit(stream: &TcpStream) {
+    let suited = SockRef::from(stream).set_tcp_user_timeout(None).and_then(|()| stream.set_nodelay(true));
+    if let Err(error) = suited {
         debug!(%error, "a connection is gone already");
     }
 }
@@ -125,6 +127,7 @@ async fn open(state: &ApiState, caller: &Caller, wanted: &[u8]) -> Result<RunStr
         FromUser::Signed(opening) => opening,
         FromUser::PlainStart(json) => signed(state, caller, Wish::start(&json).map_err(|error| refused(&error))?)?,
         FromUser::PlainAttach(json) => signed(state, caller, Wish::attach(&json).map_err(|error| refused(&error))?)?,
+        FromUser::PlainFiles(json) => signed(state, caller, Wish::files(&json).map_err(|error| refused(&error))?)?,
     };
     let (_, wish) = opening.open().map_err(|error| refused(&error))?;
     let bytes = wire::encode(&opening).map_err(|error| refused(&error))?;

@@ -15,7 +15,7 @@ use super::{
     local_args::LocalArgs,
     output::OutputFormat,
     request_args::{ExtendArgs, PlanArgs, SlotsArgs, SubmitArgs},
-    run_args::{AttachArgs, LogsArgs, PsArgs, RunArgs},
+    run_args::{AttachArgs, CpArgs, LogsArgs, PsArgs, RunArgs},
     token_args::TokenArgs,
 };
 use crate::{
@@ -87,6 +87,8 @@ pub enum Command {
     Logs(LogsArgs),
     /// List what runs on the seats of your reservations
     Ps(PsArgs),
+    /// Copy files into the directory of what runs on a seat, or from there
+    Cp(CpArgs),
     /// Show where a request would be placed; nothing is held
     Plan(PlanArgs),
     /// Plan many requests together, and reserve them

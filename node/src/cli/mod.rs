@@ -82,6 +82,7 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::Run(args) => commands::run::run(&mut context, &args),
         Command::Attach(args) => commands::attach::attach(&mut context, &args),
         Command::Ps(args) => commands::ps::run(&mut context, &args),
+        Command::Cp(args) => commands::cp::run(&mut context, &args),
         Command::Logs(args) => commands::attach::logs(&mut context, &args),
         Command::Wait(args) => commands::wait::run(&mut context, &args),
         Command::Extend(args) => commands::extend::run(&mut context, &args),

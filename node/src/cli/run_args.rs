@@ -39,6 +39,15 @@ pub struct RunArgs {
     /// Run each line of this file as a command, each once, on whichever seat is free; - is the standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["stdin", "detach"])]
     pub each: Option<PathBuf>,
+    /// Send the files below this directory first; the command finds them in the directory that it starts in
+    #[arg(long, value_name = "DIR")]
+    pub send: Option<PathBuf>,
+    /// Fetch the files with such names when it has ended, such as 'out/*.csv'; may be repeated
+    #[arg(long, value_name = "PATTERN", conflicts_with = "detach")]
+    pub fetch: Vec<String>,
+    /// Where fetched files go, into a directory seat-N for each seat
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "fetch")]
+    pub into: PathBuf,
     /// Which seats get the standard input
     #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
     pub stdin: StdinTo,
@@ -77,6 +86,20 @@ pub struct SeatsArgs {
     /// Only on these seats, from 0 on, such as 0,2
     #[arg(long, value_name = "SEATS", value_delimiter = ',')]
     pub on: Vec<u32>,
+    /// The key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `kolo cp`
+#[derive(Debug, Args)]
+pub struct CpArgs {
+    /// What is copied: a file or directory here, or REQUEST[/SEAT]:PATH
+    #[arg(value_name = "FROM")]
+    pub from: String,
+    /// Where it goes: REQUEST[/SEAT]:PATH, or a directory here
+    #[arg(value_name = "TO")]
+    pub to: String,
     /// The key.
     #[command(flatten)]
     pub key: KeyArgs,

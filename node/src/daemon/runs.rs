@@ -21,6 +21,8 @@ use crate::{
 
 /// Where the runs lie in the data directory.
 const RUNS_DIRECTORY: &str = "runs";
+/// Where files of users are kept for the time of their reservations.
+const FILES_DIRECTORY: &str = "files";
 /// How long before the end of its window a command is told to end; of a short window a tenth.
 const GRACE_MAX: Duration = Duration::from_secs(10);
 
@@ -43,7 +45,8 @@ pub fn site(
         let settings = &config.settings;
         let scratch_in = settings.runner_scratch.clone().unwrap_or_else(std::env::temp_dir);
         let spool_bytes = settings.runner_spool_mib << 20;
-        Ok(RunTerms { grace_max: GRACE_MAX, spool_bytes, scratch_in, confinement })
+        let files_in = data_dir.path().join(FILES_DIRECTORY);
+        Ok(RunTerms { grace_max: GRACE_MAX, spool_bytes, scratch_in, files_in, confinement })
     });
     let terms = terms.transpose().map_err(DaemonError::Runs)?;
     let root = data_dir.path().join(RUNS_DIRECTORY);

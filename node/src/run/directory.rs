@@ -46,6 +46,9 @@ pub struct Task {
     pub spool_bytes: u64,
     /// Where scratch directories are made.
     pub scratch_in: PathBuf,
+    /// The store with the files of the order, where it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<PathBuf>,
     /// How the command is confined.
     pub confinement: Confinement,
 }
@@ -148,6 +151,15 @@ impl RunDirectory {
         self.read("scratch", NOTE_BYTES_MAX)
     }
 
+    /// Removes the scratch directory, when there is one.
+    pub fn remove_scratch(&self) -> io::Result<()> {
+        let Some(scratch) = self.scratch().map_err(io::Error::other)? else { return Ok(()) };
+        match fs::remove_dir_all(scratch) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Notes the scratch directory.
     pub fn write_scratch(&self, scratch: &Path) -> Result<(), DirectoryError> {
         self.write("scratch", &scratch)
@@ -188,8 +200,10 @@ impl RunDirectory {
         }
     }
 
-    /// Forgets the run. The task goes first: what is left of a removal that was broken off is no run.
+    /// Forgets the run, and what is kept of its files. The task goes first: what is left of a removal that was broken off is no run.
     pub fn remove(&self) -> Result<(), DirectoryError> {
+        // What cannot be removed is the owner's to look at.
+        let _ = self.remove_scratch();
         let removed = [fs::remove_file(self.file("task")), fs::remove_dir_all(&self.0)];
         let failed = removed.into_iter().filter_map(Result::err).find(|error| error.kind() != io::ErrorKind::NotFound);
         failed.map_or(Ok(()), |source| Err(DirectoryError::Disk { path: self.0.clone(), source }))

@@ -32,6 +32,7 @@ use tracing::warn;
 use super::{
     confine::ConfineError,
     directory::{DirectoryError, RunDirectory, Task},
+    files::serve::SeatFiles,
     frame::{End, reason},
     keeper::{
         connection::{OF_OWNER, OF_USER},
@@ -54,6 +55,8 @@ pub const RUNS_OF_SEAT_MAX: usize = 64;
 const REMEMBERED_FOR: Span = Span(300);
 /// How long an end that nobody asks for is kept.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+/// How long after the window of a run its user may still fetch files that were to be kept.
+const FILES_KEPT_FOR: Span = Span(600);
 /// How long a keeper may take to answer its node.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The socket of a keeper.
@@ -152,6 +155,9 @@ pub enum RunError {
     /// It is over, or its keeper is gone.
     #[error("the run has ended")]
     Over,
+    /// Its directory is not there.
+    #[error("the run has no files here: it waits for its start, or has ended and they were not to be kept")]
+    NoFiles,
     /// The directory cannot be used.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
@@ -206,7 +212,7 @@ impl Keepers {
                 let (name, value) = environment::mark(&scratch);
                 processes::kill_marked(name, &value);
                 // What cannot be removed is the owner's to look at.
-                let _ = fs::remove_dir_all(scratch);
+                let _ = directory.remove_scratch();
             }
         }
         Ok(keepers)
@@ -283,6 +289,47 @@ impl Keepers {
             Err(DirectoryError::NoTask(_)) => Err(RunError::Unknown),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The directory that a run works in, and whom it belongs to when that is not this process's user.
+    ///
+    /// # Errors
+    /// [`RunError::NoFiles`] when there is none, or none any more.
+    pub fn files(&self, id: &RunId) -> Result<SeatFiles, RunError> {
+        let scratch = self.directory(id).scratch()?.filter(|scratch| scratch.exists()).ok_or(RunError::NoFiles)?;
+        Ok(SeatFiles { scratch, owner: self.find(id)?.task.confinement.owner()? })
+    }
+
+    /// Forgets a run that is over.
+    ///
+    /// # Errors
+    /// When its files cannot be removed.
+    pub fn forget(&self, id: &RunId) -> Result<(), RunError> {
+        let directory = self.directory(id);
+        if let RunState::Ended(_) = state_of(&directory)? {
+            directory.remove()?;
+        }
+        Ok(())
+    }
+
+    /// Removes the files of runs that are over, and their windows for longer than [`FILES_KEPT_FOR`].
+    ///
+    /// # Errors
+    /// When the runs cannot be listed.
+    pub fn remove_old_files(&self, now: Time) -> Result<(), RunError> {
+        for directory in self.directories(None)? {
+            if !directory.scratch().is_ok_and(|scratch| scratch.is_some_and(|scratch| scratch.exists())) {
+                continue;
+            }
+            let is_late = directory.task().is_ok_and(|task| task.deadline + FILES_KEPT_FOR < now);
+            if is_late
+                && matches!(state_of(&directory), Ok(RunState::Ended(_)))
+                && let Err(error) = directory.remove_scratch()
+            {
+                warn!(%error, "the files of a run that is over cannot be removed");
+            }
+        }
+        Ok(())
     }
 
     /// Ends a run for a reason that its user is told. Returns when its keeper knows.

@@ -8,6 +8,7 @@ pub mod cgroup;
 pub mod check;
 pub mod confine;
 pub mod directory;
+pub mod files;
 pub mod frame;
 pub mod keeper;
 pub mod keepers;

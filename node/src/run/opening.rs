@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     RunNumber, RunOrder,
+    files::order::{FilesOrder, FilesOrderError},
     order::{NONCE_BYTES_MAX, OrderError},
 };
 
@@ -57,6 +58,8 @@ pub enum Opening {
     Start(SignedText),
     /// An [`AttachOrder`].
     Attach(SignedText),
+    /// A [`FilesOrder`].
+    Files(SignedText),
 }
 
 /// What a user hands to the entry point.
@@ -68,6 +71,8 @@ pub enum FromUser {
     PlainStart(String),
     /// The same of an [`AttachOrder`].
     PlainAttach(String),
+    /// The same of a [`FilesOrder`].
+    PlainFiles(String),
 }
 
 impl FromUser {
@@ -79,6 +84,7 @@ impl FromUser {
         Ok(match wish {
             Wish::Start(order) => FromUser::PlainStart(serde_json::to_string(order)?),
             Wish::Attach(order) => FromUser::PlainAttach(serde_json::to_string(order)?),
+            Wish::Files(order) => FromUser::PlainFiles(serde_json::to_string(order)?),
         })
     }
 }
@@ -90,6 +96,8 @@ pub enum Wish {
     Start(Box<RunOrder>),
     /// To come back to one.
     Attach(AttachOrder),
+    /// To bring files, or take them.
+    Files(FilesOrder),
 }
 
 impl Wish {
@@ -109,11 +117,19 @@ impl Wish {
         Ok(Wish::Attach(read_object(json.as_bytes())?))
     }
 
+    /// The same of a [`FilesOrder`].
+    ///
+    /// # Errors
+    /// [`OpeningError::Plain`].
+    pub fn files(json: &str) -> Result<Wish, OpeningError> {
+        Ok(Wish::Files(read_object(json.as_bytes())?))
+    }
+
     /// To come back to what this one has started.
     #[must_use]
     pub fn again(&self) -> Wish {
         match self {
-            Wish::Attach(_) => self.clone(),
+            Wish::Attach(_) | Wish::Files(_) => self.clone(),
             Wish::Start(order) => Wish::Attach(AttachOrder {
                 grid: order.grid.clone(),
                 site: order.site.clone(),
@@ -132,6 +148,7 @@ impl Wish {
         match self {
             Wish::Start(order) => &order.site,
             Wish::Attach(order) => &order.site,
+            Wish::Files(order) => &order.site,
         }
     }
 
@@ -140,6 +157,7 @@ impl Wish {
         match self {
             Wish::Start(order) => &order.request,
             Wish::Attach(order) => &order.request,
+            Wish::Files(order) => &order.request,
         }
     }
 
@@ -149,6 +167,7 @@ impl Wish {
         let (issued, expires) = match &mut self {
             Wish::Start(order) => (&mut order.issued, &mut order.expires),
             Wish::Attach(order) => (&mut order.issued, &mut order.expires),
+            Wish::Files(order) => (&mut order.issued, &mut order.expires),
         };
         (*issued, *expires) = (now, now + OPENING_LIFE);
         self
@@ -162,6 +181,7 @@ impl Wish {
         Ok(match self {
             Wish::Start(order) => Opening::Start(SignedText::sign(&**order, key)?),
             Wish::Attach(order) => Opening::Attach(SignedText::sign(order, key)?),
+            Wish::Files(order) => Opening::Files(SignedText::sign(order, key)?),
         })
     }
 }
@@ -181,6 +201,9 @@ pub enum OpeningError {
     /// No site could run it.
     #[error(transparent)]
     Order(#[from] OrderError),
+    /// No site could do this with files.
+    #[error(transparent)]
+    Files(#[from] FilesOrderError),
     /// It is for another site or grid.
     #[error("it is for site {site} of grid {grid}")]
     Elsewhere {
@@ -225,12 +248,14 @@ impl Opening {
             }
             Opening::Attach(text) => {
                 let order: AttachOrder = text.open()?;
-                let bytes = order.nonce.len();
-                if bytes > NONCE_BYTES_MAX {
-                    let what = "the nonce".to_owned();
-                    return Err(OrderError::TooLong { what, bytes, limit: NONCE_BYTES_MAX }.into());
-                }
+                check_nonce(&order.nonce)?;
                 Ok((text.author, Wish::Attach(order)))
+            }
+            Opening::Files(text) => {
+                let order: FilesOrder = text.open()?;
+                check_nonce(&order.nonce)?;
+                order.check()?;
+                Ok((text.author, Wish::Files(order)))
             }
         }
     }
@@ -244,6 +269,7 @@ impl Opening {
         let (of_grid, issued, expires) = match &wish {
             Wish::Start(order) => (&order.grid, order.issued, order.expires),
             Wish::Attach(order) => (&order.grid, order.issued, order.expires),
+            Wish::Files(order) => (&order.grid, order.issued, order.expires),
         };
         if wish.site() != site || of_grid != grid {
             return Err(OpeningError::Elsewhere { site: wish.site().clone(), grid: of_grid.clone() });
@@ -256,11 +282,23 @@ impl Opening {
     }
 }
 
+fn check_nonce(nonce: &str) -> Result<(), OrderError> {
+    let bytes = nonce.len();
+    let too_long = || OrderError::TooLong { what: "the nonce".to_owned(), bytes, limit: NONCE_BYTES_MAX };
+    if bytes > NONCE_BYTES_MAX { Err(too_long()) } else { Ok(()) }
+}
+
 #[cfg(test)]
 pub mod tests {
     use broker::trust::testing;
 
-    use super::{super::order::tests::order, *};
+    use super::{
+        super::{
+            files::order::{FilesWish, tests::order as files},
+            order::tests::order,
+        },
+        *,
+    };
 
     /// Comes back to the last run of seat 2.
     pub fn attach() -> AttachOrder {
@@ -280,7 +318,8 @@ pub mod tests {
     #[test]
     fn an_opening_counts_here_and_now_and_for_its_signer() {
         let site = SiteId::new("s").unwrap();
-        for wish in [Wish::Start(Box::new(order(&["true"]))), Wish::Attach(attach())] {
+        let get = files(FilesWish::Get { patterns: vec!["a".to_owned()], forgets: false });
+        for wish in [Wish::Start(Box::new(order(&["true"]))), Wish::Attach(attach()), Wish::Files(get)] {
             let opening = wish.clone().issued(Time(1000)).sign(&testing::key(1)).unwrap();
             let bytes = wire::encode(&opening).unwrap();
             let read = Opening::read(&bytes).unwrap();
@@ -297,12 +336,13 @@ pub mod tests {
                 assert!(Opening::read(&bytes[..cut]).is_err());
             }
             let text = match read {
-                Opening::Start(text) | Opening::Attach(text) => text,
+                Opening::Start(text) | Opening::Attach(text) | Opening::Files(text) => text,
             };
             let forged = SignedText { text: text.text.replace("\"seat\":2", "\"seat\":3"), ..text.clone() };
             assert!(Opening::Start(forged.clone()).open().is_err() && Opening::Attach(forged).open().is_err());
-            let swapped = (Opening::Start(text.clone()).open().is_ok(), Opening::Attach(text).open().is_ok());
-            assert_ne!(swapped.0, swapped.1, "one kind is never read as the other");
+            let kinds = [Opening::Start(text.clone()), Opening::Attach(text.clone()), Opening::Files(text)];
+            let readable = kinds.iter().filter(|opening| opening.open().is_ok()).count();
+            assert_eq!(readable, 1, "one kind is never read as another");
         }
     }
 
@@ -315,7 +355,8 @@ pub mod tests {
             testing::GRID
         );
         assert_eq!(text.text, expected);
-        let numbers = [(Opening::Start(text.clone()), 0), (Opening::Attach(text.clone()), 1)];
+        let numbers =
+            [(Opening::Start(text.clone()), 0), (Opening::Attach(text.clone()), 1), (Opening::Files(text.clone()), 2)];
         for (opening, number) in numbers {
             let bytes = wire::encode(&opening).unwrap();
             assert_eq!((bytes[0], usize::from(bytes[1])), (number, expected.len()));
@@ -323,12 +364,15 @@ pub mod tests {
             let plain = wire::encode(&FromUser::Signed(opening)).unwrap();
             assert_eq!(plain, [&[0][..], &bytes].concat());
         }
-        for (wish, number) in [(Wish::Start(Box::new(order(&["true"]))), 1), (Wish::Attach(attach()), 2)] {
+        let get = files(FilesWish::Get { patterns: vec!["a".to_owned()], forgets: false });
+        let wishes = [(Wish::Start(Box::new(order(&["true"]))), 1), (Wish::Attach(attach()), 2), (Wish::Files(get), 3)];
+        for (wish, number) in wishes {
             let bytes = wire::encode(&FromUser::plain(&wish).unwrap()).unwrap();
             assert_eq!(bytes[0], number);
             let read = match wire::decode::<FromUser, OPENING_BYTES_MAX>(&bytes).unwrap() {
                 FromUser::PlainStart(json) => Wish::start(&json).unwrap(),
                 FromUser::PlainAttach(json) => Wish::attach(&json).unwrap(),
+                FromUser::PlainFiles(json) => Wish::files(&json).unwrap(),
                 FromUser::Signed(_) => panic!("nobody has signed it"),
             };
             assert_eq!(read, wish);

@@ -12,7 +12,7 @@ use broker::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::frame::TerminalSize;
+use super::{files::manifest::ChunkHash, frame::TerminalSize};
 
 /// Most bytes of command, environment and hosts together, as the operating system counts them: each text with a byte behind it.
 pub const TEXTS_BYTES_MAX: usize = 1024 * 1024;
@@ -66,6 +66,12 @@ pub struct RunOrder {
     /// Whether the user's input goes to this seat; else there is none.
     #[serde(default)]
     pub has_stdin: bool,
+    /// The files that are in its scratch directory from the beginning, by their manifest, which the site has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<ChunkHash>,
+    /// Whether the scratch directory is kept for a while after the end, for its user to fetch files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_files: bool,
     /// When it was signed, on the user's clock.
     pub issued: Time,
     /// From this second on it is not started.
@@ -215,6 +221,8 @@ pub mod tests {
             directory: None,
             terminal: None,
             has_stdin: false,
+            files: None,
+            keeps_files: false,
             issued: Time(1000),
             expires: Time(1060),
             nonce: "n".to_owned(),

@@ -4,7 +4,7 @@
 //! runs ends with its seat, and goes on as long as its seat: within [`SWEEP_EVERY`] and a moment.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::PathBuf,
     sync::{Arc, Mutex},
@@ -12,7 +12,8 @@ use std::{
 };
 
 use broker::{
-    ids::{HostId, SiteId},
+    ids::{HostId, RequestId, SeatNumber, SiteId},
+    ledger::Booking,
     protocol::Grant,
     time::Time,
     trust::PublicKey,
@@ -26,11 +27,15 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    Confinement, Keepers, RunError, RunId, RunOrder, Task,
+    Confinement, Keepers, RunError, RunId, RunNumber, RunOrder, Task,
     carry::carry,
     check::{seat_end, usable_seat},
+    files::{
+        order::{FilesOrder, FilesWish, Patterns},
+        serve::{self, SeatFiles, Stores, Work},
+    },
     keepers::{KeptRun, RunState},
-    opening::{AttachOrder, Opening, Wish},
+    opening::{Opening, Wish},
 };
 use crate::{
     runtime::{
@@ -41,6 +46,8 @@ use crate::{
     site::task::SharedLedger,
 };
 
+/// How often it is seen which files are wanted no longer.
+const TIDY_EVERY: Duration = Duration::from_secs(60);
 /// How often it is seen whether the seats of what runs are still booked.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
@@ -66,6 +73,8 @@ pub struct RunTerms {
     pub spool_bytes: u64,
     /// Where scratch directories are made.
     pub scratch_in: PathBuf,
+    /// Where files of users are kept that runs to come want.
+    pub files_in: PathBuf,
     /// How commands are confined, but for what depends on the seat.
     pub confinement: Confinement,
 }
@@ -131,6 +140,7 @@ impl RunSite {
         let Some(mut inbound) = inbound else { return std::future::pending().await };
         let mut streams = JoinSet::new();
         let mut sweep = tokio::time::interval(SWEEP_EVERY);
+        let mut tidy = tokio::time::interval(TIDY_EVERY);
         loop {
             tokio::select! {
                 asked = inbound.next() => match asked {
@@ -139,6 +149,7 @@ impl RunSite {
                 },
                 Some(_) = streams.join_next(), if !streams.is_empty() => {}
                 _ = sweep.tick() => self.sweep(),
+                _ = tidy.tick() => self.tidy(),
             }
         }
     }
@@ -148,31 +159,85 @@ impl RunSite {
         let opening = asked.opening.clone();
         // Signatures of long texts, the disk and the start of a process are nothing for the workers of the network.
         let opened = tokio::task::spawn_blocking(move || site.open(&opening, &from)).await;
-        let keeper = match opened.map_err(|error| Answer::NotNow(error.to_string())).flatten() {
-            Ok(keeper) => keeper,
+        let opened = match opened.map_err(|error| Answer::NotNow(error.to_string())).flatten() {
+            Ok(opened) => opened,
             Err(answer) => {
                 debug!(from = %asked.from, ?answer, "no stream to a run");
                 return asked.refuse(&answer).await;
             }
         };
-        if let Err(error) = connect(asked, keeper).await {
+        let ended = match opened {
+            Opened::Run(keeper) => connect(asked, keeper).await,
+            Opened::Files(work, forgotten) => self.serve_files(asked, &work, forgotten).await,
+        };
+        if let Err(error) = ended {
             debug!(%error, "a stream to a run was cut off");
         }
     }
 
-    /// A stream to the keeper that is wanted.
-    fn open(&self, opening: &[u8], from: &SiteId) -> Result<std::os::unix::net::UnixStream, Answer> {
+    async fn serve_files(&self, asked: RunAsked, work: &Work, forgotten: Option<RunId>) -> io::Result<()> {
+        let stream = asked.accept().await?;
+        serve::serve(stream, work).await.map_err(io::Error::other)?;
+        if let (Some(id), Some(keepers)) = (forgotten, &self.keepers) {
+            tokio::task::block_in_place(|| keepers.forget(&id)).map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+
+    /// What is wanted, when the user may have it.
+    fn open(&self, opening: &[u8], from: &SiteId) -> Result<Opened, Answer> {
         let refused = |why: &dyn std::fmt::Display| Answer::Refused(why.to_string());
         let opening = Opening::read(opening).map_err(|error| refused(&error))?;
         let now = self.clock.now().utc;
         let (user, wish) = opening.open_at(&self.site, &self.grid, now).map_err(|error| refused(&error))?;
         let Some(keepers) = &self.keepers else { return Err(nothing_runs()) };
         match wish {
-            Wish::Start(order) => self.start(keepers, *order, user, (now, from)),
+            Wish::Start(order) => self.start(keepers, *order, user, (now, from)).map(Opened::Run),
             Wish::Attach(order) => {
-                let id = latest(keepers, &order, user).map_err(|error| answer_of(&error))?;
+                let id = latest(keepers, (&order.request, order.seat, order.run), user);
+                let id = id.map_err(|error| answer_of(&error))?;
                 let run = keepers.find(&id).map_err(|error| answer_of(&error))?;
-                self.come_back(keepers, &id, &run, (now, from))
+                self.come_back(keepers, &id, &run, (now, from)).map(Opened::Run)
+            }
+            Wish::Files(order) => self.files(keepers, order, user, (now, from)),
+        }
+    }
+
+    /// What is to be done with files, for a user who may.
+    fn files(
+        &self,
+        keepers: &Keepers,
+        order: FilesOrder,
+        user: PublicKey,
+        (now, from): (Time, &SiteId),
+    ) -> Result<Opened, Answer> {
+        let FilesOrder { request, seat, wish, .. } = order;
+        let stores = || -> Result<Stores, Answer> { Ok(self.terms.as_ref().ok_or_else(nothing_runs)?.stores()) };
+        let of_last_run = || -> Result<(RunId, SeatFiles), Answer> {
+            let id = latest(keepers, (&request, seat, None), user).map_err(|error| answer_of(&error))?;
+            let files = keepers.files(&id).map_err(|error| answer_of(&error))?;
+            Ok((id, files))
+        };
+        match wish {
+            FilesWish::Keep { manifest } => {
+                let id = RunId { user, request, seat, run: RunNumber(0) };
+                self.usable(&id, now)?;
+                let store = stores()?.of(&user, &id.request);
+                self.note("keep files", &id, from);
+                Ok(Opened::Files(Work::Keep { store, manifest }, None))
+            }
+            FilesWish::Put { manifest, directory } => {
+                let (id, seat) = of_last_run()?;
+                self.usable(&id, now)?;
+                let store = stores()?.of(&user, &id.request);
+                self.note("put files", &id, from);
+                Ok(Opened::Files(Work::Put { store, manifest, seat, directory }, None))
+            }
+            FilesWish::Get { patterns, forgets } => {
+                let (id, seat) = of_last_run()?;
+                let patterns = Patterns::of(&patterns).map_err(|error| Answer::Refused(error.to_string()))?;
+                self.note("get files", &id, from);
+                Ok(Opened::Files(Work::Get { seat, patterns }, forgets.then_some(id)))
             }
         }
     }
@@ -223,7 +288,12 @@ impl RunSite {
         let grant = self.usable(&id, now)?;
         let host = grant.host().clone();
         let end = seat_end(&self.ledger.lock(), (&id.request, id.seat), (&user, &host), now);
+        let stores = terms.stores();
+        if order.files.is_some_and(|manifest| !stores.has(&user, &order.request, &manifest)) {
+            return Err(Answer::Refused("the files of the order are not at this site; send them first".to_owned()));
+        }
         let task = Task {
+            files: order.files.map(|_| stores.of(&user, &order.request)),
             order,
             user,
             host,
@@ -241,6 +311,27 @@ impl RunSite {
         locked(&self.started).insert(id.clone(), Watched::of(&task));
         self.note("run", &id, from);
         keepers.connect(&id).map_err(|error| answer_of(&error))
+    }
+
+    /// Removes the files of reservations and runs that are over.
+    fn tidy(self: &Arc<RunSite>) {
+        let Some(terms) = &self.terms else { return };
+        let (stores, now) = (terms.stores(), self.clock.now().utc);
+        let wanted: BTreeSet<PathBuf> = {
+            let ledger = self.ledger.lock();
+            let goes_on = |booking: &&Booking| booking.grants.iter().any(|grant| grant.window.end > now);
+            let of_users = ledger.of_users().filter(goes_on);
+            of_users.filter_map(|one| Some(stores.of(one.user_key.as_ref()?, &one.attempt.request))).collect()
+        };
+        let keepers = self.keepers.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = stores.keep_only(&wanted) {
+                warn!(%error, "files of reservations that are over cannot be removed");
+            }
+            if let Some(Err(error)) = keepers.map(|keepers| keepers.remove_old_files(now)) {
+                warn!(%error, "files of runs that are over");
+            }
+        });
     }
 
     /// Writes down who has started or come back to what.
@@ -297,6 +388,20 @@ impl RunSite {
     }
 }
 
+/// What a stream is taken for.
+enum Opened {
+    /// To this keeper.
+    Run(std::os::unix::net::UnixStream),
+    /// For files; the run is forgotten when they have come over.
+    Files(Work, Option<RunId>),
+}
+
+impl RunTerms {
+    fn stores(&self) -> Stores {
+        Stores::at(&self.files_in)
+    }
+}
+
 async fn connect(asked: RunAsked, keeper: std::os::unix::net::UnixStream) -> io::Result<()> {
     keeper.set_nonblocking(true)?;
     let keeper = UnixStream::from_std(keeper)?;
@@ -309,10 +414,14 @@ fn nothing_runs() -> Answer {
     Answer::Refused(why.to_owned())
 }
 
-/// The run that a user comes back to.
-fn latest(keepers: &Keepers, order: &AttachOrder, user: PublicKey) -> Result<RunId, RunError> {
-    let id = |run| RunId { user, request: order.request.clone(), seat: order.seat, run };
-    if let Some(run) = order.run {
+/// The run of a seat that a user means; the last one when it is not said.
+fn latest(
+    keepers: &Keepers,
+    (request, seat, run): (&RequestId, SeatNumber, Option<RunNumber>),
+    user: PublicKey,
+) -> Result<RunId, RunError> {
+    let id = |run| RunId { user, request: request.clone(), seat, run };
+    if let Some(run) = run {
         return Ok(id(run));
     }
     let runs = keepers.list()?.into_iter().map(|run| RunId::of(&run.task));

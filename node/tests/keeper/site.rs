@@ -92,6 +92,8 @@ impl Site {
             directory: None,
             terminal: None,
             has_stdin: false,
+            files: None,
+            keeps_files: false,
             issued: now(),
             expires: now() + Span(600),
             nonce: "n".to_owned(),
@@ -103,6 +105,7 @@ impl Site {
             deadline: now() + Span(600),
             grace: Duration::from_secs(2),
             spool_bytes: 1 << 20,
+            files: None,
             scratch_in: self.directory.path().join("scratch"),
             confinement: Confinement {
                 runner: Runner::None,

@@ -9,18 +9,14 @@ use std::{
 };
 
 use end_to_end::{Node, binary, hosts, run, wait_until};
-use nix::{sys::signal::Signal, unistd::geteuid};
+use nix::sys::signal::Signal;
 
-use super::run_on_seats::shared;
+use super::run_on_seats::{runner, shared};
 
 /// Eight hosts at three sites, that let users run commands and write to `shared`.
 fn three(shared: &Path) -> [Node; 3] {
     let paths = ["--runner-paths", shared.to_str().unwrap()];
-    let runner: &[&str] = match geteuid().is_root() {
-        true => &["--runner", "none", "--runner-user", "nobody"],
-        false => &["--runner", "bubblewrap"],
-    };
-    let runner = [runner, &paths].concat();
+    let runner = [runner(), &paths].concat();
     let first = Node::start("alpha", &hosts("a", 3), &runner);
     let second = Node::joining("beta", &hosts("b", 3), &first, &runner);
     let third = Node::joining("gamma", &hosts("c", 2), &first, &runner);

@@ -16,14 +16,18 @@ use nix::{
 };
 use tempfile::TempDir;
 
+/// How commands run here: as another user where the tests run as root, else in a sandbox.
+pub fn runner() -> &'static [&'static str] {
+    match geteuid().is_root() {
+        true => &["--runner", "none", "--runner-user", "nobody"],
+        false => &["--runner", "bubblewrap"],
+    }
+}
+
 /// Two sites with a host each, that let users run commands, as another user where the tests run as root, else in a sandbox. They may write to `shared`.
 fn two_with(shared: &Path) -> (Node, Node) {
     let paths = ["--runner-paths", shared.to_str().unwrap()];
-    let runner: &[&str] = match geteuid().is_root() {
-        true => &["--runner", "none", "--runner-user", "nobody"],
-        false => &["--runner", "bubblewrap"],
-    };
-    let runner = [runner, &paths].concat();
+    let runner = [runner(), &paths].concat();
     let first = Node::start("alpha", &hosts("a", 1), &runner);
     let second = Node::joining("beta", &hosts("b", 1), &first, &runner);
     [&first, &second].iter().for_each(|node| node.wait_until_it_knows(2));

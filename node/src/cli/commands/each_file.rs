@@ -9,14 +9,14 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    plan_offline::{at_line, each_line},
-    seats,
-};
+use super::plan_offline::{at_line, each_line};
 use crate::{
     cli::{
         error::CliError,
-        run::each::{Each, Line},
+        run::{
+            each::{Each, Line},
+            seat::nonce,
+        },
     },
     text::document::DocumentError,
 };
@@ -38,7 +38,7 @@ pub fn read(file: &Path, stops: bool) -> Result<Arc<Each>, CliError> {
     } else {
         lines(file, File::open(file).map_err(|source| DocumentError::Read { file: file.to_owned(), source })?)?
     };
-    Ok(Arc::new(Each::of(lines, seats::nonce()?, stops)))
+    Ok(Arc::new(Each::of(lines, nonce()?, stops)))
 }
 
 fn lines(file: &Path, input: impl Read) -> Result<Vec<Line>, CliError> {

@@ -9,6 +9,7 @@ mod batch_submit;
 mod batch_waiting;
 pub mod cancel;
 pub mod completions;
+pub mod cp;
 pub mod doctor;
 mod each_file;
 pub mod explain;

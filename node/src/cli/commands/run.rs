@@ -4,6 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env,
     io::{self, Write as _},
+    path::Path,
     sync::Arc,
 };
 
@@ -26,12 +27,14 @@ use crate::{
         request,
         run::{
             each::Each,
+            files::{Courier, Sent},
             job::{JobEnd, Terms, code},
+            seat::nonce,
         },
         run_args::{RunArgs, StdinTo},
         signing,
     },
-    run::{RunNumber, RunOrder, opening::Wish},
+    run::{RunNumber, RunOrder, files::order::Patterns, opening::Wish},
     runtime::clock::unix_ms,
     text::safe::safe,
 };
@@ -49,13 +52,17 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
     }
     let environment = environment(&args.env)?;
     let each = args.each.as_deref().map(|file| each_file::read(file, args.kill_on_failure)).transpose()?;
+    let sent = args.send.as_deref().map(Sent::directory).transpose()?;
+    if !args.fetch.is_empty() {
+        Patterns::of(&args.fetch).map_err(|error| CliError::of_flag("--fetch", error))?;
+    }
     let client = context.connect_as(&args.key)?;
     let view = match &args.within {
         Some(selector) => client.get(&path_of(&client, selector)?)?,
         None => reserve(context, &client, args)?,
     };
     let is_own = args.within.is_none() && !args.keep;
-    let ended = run_in(context, &client, args, (&environment, each.as_ref()), &view);
+    let ended = run_in(context, &client, args, (&environment, each.as_ref(), sent.as_ref()), &view);
     if is_own && !matches!(ended, Ok(JobEnd::Left)) {
         give_back(&client, &view);
     }
@@ -103,19 +110,24 @@ fn run_in(
     context: &Context,
     client: &Client,
     args: &RunArgs,
-    (environment, each): (&BTreeMap<String, String>, Option<&Arc<Each>>),
+    (environment, each, sent): (&BTreeMap<String, String>, Option<&Arc<Each>>, Option<&Sent>),
     view: &RequestView,
 ) -> Result<JobEnd, CliError> {
     let hosts = seats::chosen(view, &args.on)?;
     let path = request_path(view.id.as_str());
-    let begins = view.reservation.as_ref().map_or(0, |reservation| reservation.start.0);
-    if begins.saturating_mul(1000) > i64::try_from(unix_ms()).unwrap_or(i64::MAX) {
+    let begins_ms = view.reservation.as_ref().map_or(0, |reservation| reservation.start.0.saturating_mul(1000));
+    if begins_ms > i64::try_from(unix_ms()).unwrap_or(i64::MAX) {
         waiting::wait(client.clone(), Goal::Start, None, move |client| client.get(&path))?;
     }
     let (grid, opener) = signing::opener(context, client, &args.key)?;
+    let courier = Courier { client, opener: &opener, grid: &grid, request: &view.id };
+    if let Some(sent) = sent {
+        send(&courier, &hosts, sent)?;
+    }
     let terms = Terms {
         kills_on_failure: args.kill_on_failure,
         exit_timeout: args.exit_timeout,
+        placing: sent.map(Sent::placing).unwrap_or_default(),
         detaches: args.detach,
         is_attached: false,
     };
@@ -125,10 +137,7 @@ fn run_in(
         None => args.stdin,
     };
     let command = each.map_or_else(|| args.command.clone(), |each| each.command());
-    let directory = args.workdir.as_ref().map(|path| {
-        path.to_str().map(str::to_owned).ok_or_else(|| CliError::Usage("--workdir: the path is not UTF-8".to_owned()))
-    });
-    let directory = directory.transpose()?;
+    let directory = args.workdir.as_deref().map(workdir).transpose()?;
     let names = host_names(&hosts);
     let number = RunNumber(unix_ms());
     let order = |(rank, host): (u32, &&ReservedHost)| {
@@ -144,6 +153,8 @@ fn run_in(
             environment: environment.clone(),
             directory: directory.clone(),
             terminal: None,
+            files: sent.map(|sent| sent.hash),
+            keeps_files: !args.fetch.is_empty(),
             has_stdin: match stdin {
                 StdinTo::First => rank == 0,
                 StdinTo::All => true,
@@ -151,14 +162,51 @@ fn run_in(
             },
             issued: Time(0),
             expires: Time(0),
-            nonce: seats::nonce()?,
+            nonce: nonce()?,
         };
         order.check().map_err(|error| CliError::Usage(error.to_string()))?;
         Ok(Wish::Start(Box::new(order)))
     };
     let wishes = (0..).zip(&hosts).map(order).collect::<Result<Vec<Wish>, CliError>>()?;
-    let common = Common { client, opener: &opener, terms: &terms, stdin, each, follows: true, takes_end: true };
-    seats::run(&common, &hosts, wishes)
+    let common =
+        Common { client, opener: &opener, terms: &terms, stdin, each, follows: true, takes_end: args.fetch.is_empty() };
+    let end = seats::run(&common, &hosts, wishes)?;
+    Ok(match end {
+        JobEnd::Over(code) if !args.fetch.is_empty() => JobEnd::Over(fetch(&courier, &hosts, args, code)),
+        end => end,
+    })
+}
+
+fn workdir(path: &Path) -> Result<String, CliError> {
+    path.to_str().map(str::to_owned).ok_or_else(|| CliError::Usage("--workdir: the path is not UTF-8".to_owned()))
+}
+
+/// Sends files to each site of these hosts.
+fn send(courier: &Courier<'_>, hosts: &[&ReservedHost], sent: &Sent) -> Result<(), CliError> {
+    let mut sites = BTreeSet::new();
+    seats::block_on(async {
+        for host in hosts.iter().filter(|host| sites.insert(&host.site)) {
+            courier.send(host, sent, None).await?;
+        }
+        Ok(())
+    })
+}
+
+/// Fetches what is wanted of the files of all seats; the exit code of the run that has ended with `code`.
+fn fetch(courier: &Courier<'_>, hosts: &[&ReservedHost], args: &RunArgs, code: u8) -> u8 {
+    let mut code = code;
+    for (rank, host) in hosts.iter().enumerate() {
+        let directory = args.into.join(format!("seat-{rank}"));
+        match seats::block_on(courier.fetch(host, (&args.fetch, true), &directory)) {
+            Ok(names) if names.is_empty() => remark(&format!("seat {rank}: no file is called like that")),
+            Ok(_) => {}
+            Err(error) => {
+                remark(&error.to_string());
+                code = code.max(1);
+            }
+        }
+    }
+    code
 }
 
 /// What the command finds in its environment.

@@ -9,8 +9,10 @@ use broker::{
     ids::{RequestId, SeatNumber},
     time::Time,
 };
-use data_encoding::HEXLOWER;
-use tokio::sync::mpsc;
+use tokio::{
+    runtime::{self, Runtime},
+    sync::mpsc,
+};
 
 use crate::{
     api::request_view::{RequestView, ReservedHost},
@@ -22,12 +24,11 @@ use crate::{
             input,
             job::{Job, JobEnd, NEWS_QUEUE, Shown, TOLD_QUEUE, Terms, code},
             printer::Printer,
-            seat::{Opener, Seat},
+            seat::{Opener, Seat, nonce},
         },
         run_args::StdinTo,
     },
     run::opening::{AttachOrder, Wish},
-    trust::random_bytes,
 };
 
 /// The seats `on` of a reservation, or all, in their order.
@@ -59,11 +60,6 @@ pub fn chosen<'v>(view: &'v RequestView, on: &[u32]) -> Result<Vec<&'v ReservedH
     }
 }
 
-/// Random words, so that no two orders are the same.
-pub fn nonce() -> Result<String, CliError> {
-    Ok(HEXLOWER.encode(&random_bytes::<16>()?))
-}
-
 /// What brings a user back to the last run of a seat.
 pub fn attach(grid: &str, request: &RequestId, host: &ReservedHost) -> Result<Wish, CliError> {
     Ok(Wish::Attach(AttachOrder {
@@ -92,6 +88,19 @@ pub struct Common<'a> {
     pub takes_end: bool,
 }
 
+fn runtime() -> Result<Runtime, CliError> {
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.map_err(|source| CliError::Io { doing: "talking with the seats", source })
+}
+
+/// Does what has to wait for the network.
+///
+/// # Errors
+/// Those of `work`.
+pub fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    runtime()?.block_on(work)
+}
+
 /// Runs a job of these seats, each with what is wanted of it; the first has rank 0.
 ///
 /// # Errors
@@ -110,7 +119,7 @@ pub fn run(common: &Common<'_>, hosts: &[&ReservedHost], wishes: Vec<Wish>) -> R
         .zip(hosts)
         .map(|(rank, host)| (rank, Shown { host: host.host.to_string(), site: host.site_name.clone() }))
         .collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)?;
+    let runtime = runtime()?;
     let end = runtime.block_on(async {
         let (tell, news) = mpsc::channel(NEWS_QUEUE);
         let inputs = match common.each {

@@ -62,6 +62,8 @@ pub struct Terms {
     pub kills_on_failure: bool,
     /// So long after the first seat has ended, the others are ended.
     pub exit_timeout: Option<Duration>,
+    /// How much longer than otherwise the seats may take until they are ready: they have files to put in place.
+    pub placing: Duration,
     /// Leave it running once all seats have started.
     pub detaches: bool,
     /// It runs already: there is nothing to be released, and a signal to this command may leave it.
@@ -171,7 +173,8 @@ impl<'a> Job<'a> {
 
     /// Waits until all are ready, and releases them.
     async fn barrier(&mut self, signals: &mut Signals) -> Result<(), CliError> {
-        let deadline = Instant::now() + READY_MAX;
+        let ready_max = READY_MAX + self.terms.placing;
+        let deadline = Instant::now() + ready_max;
         while self.ready.len() < self.told.len() {
             let failed = tokio::select! {
                 news = self.news.recv() => match news {
@@ -192,7 +195,7 @@ impl<'a> Job<'a> {
                 }
                 () = time::sleep_until(deadline) => {
                     let late = self.told.keys().find(|rank| !self.ready.contains(rank)).copied().unwrap_or_default();
-                    self.not_ready(late, &format!("it was not ready within {} s", READY_MAX.as_secs()))
+                    self.not_ready(late, &format!("it was not ready within {} s", ready_max.as_secs()))
                 }
             };
             self.tell(Tell::Signal(SIGKILL));

@@ -5,6 +5,7 @@
 
 pub mod connection;
 pub mod each;
+pub mod files;
 pub mod input;
 pub mod job;
 mod marks;

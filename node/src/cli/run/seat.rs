@@ -6,6 +6,7 @@
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use broker::time::Time;
+use data_encoding::HEXLOWER;
 use ed25519_dalek::SigningKey;
 use tokio::{
     io::AsyncWriteExt as _,
@@ -30,15 +31,17 @@ use crate::{
         opening::{FromUser, Wish},
     },
     runtime::clock::unix_ms,
+    trust::{TrustFileError, random_bytes},
 };
 
 /// How long a run that was started is looked for after a cut.
-const CUT_MAX: Duration = Duration::from_secs(120);
+pub const CUT_MAX: Duration = Duration::from_secs(120);
 /// How long a seat may take to be reached at first.
 const FIRST_MAX: Duration = Duration::from_secs(15);
 /// The first pause before the next try; each is twice the one before.
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+pub const PAUSE_FIRST: Duration = Duration::from_millis(50);
+/// The longest pause.
+pub const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// A keeper that says nothing for so long is asked anew; it gives a sign of life far more often.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Output is acknowledged when so much has come.
@@ -46,7 +49,7 @@ const ACKNOWLEDGE_BYTES: u64 = 256 << 10;
 /// Most pieces of input that are kept.
 const CHUNKS_MAX: usize = 1024;
 /// A stream that was cut sooner does not count as having worked.
-const WORKED: Duration = Duration::from_secs(5);
+pub const WORKED: Duration = Duration::from_secs(5);
 /// Frames that wait to be sent.
 const QUEUE: usize = 64;
 /// Places in that queue that input leaves to everything else.
@@ -85,6 +88,14 @@ pub enum Tell {
     Go,
     /// Send the command a signal.
     Signal(i32),
+}
+
+/// Random words, so that no two orders are the same.
+///
+/// # Errors
+/// When the operating system has none.
+pub fn nonce() -> Result<String, TrustFileError> {
+    Ok(HEXLOWER.encode(&random_bytes::<16>()?))
 }
 
 /// Who signs what is wanted of seats.

@@ -9,12 +9,10 @@ use std::{
     path::Path,
 };
 
-use crate::run::directory::Task;
+use crate::run::{directory::Task, files::manifest::HOSTFILE};
 
 /// Where programs are looked for, unless the order says otherwise.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// The file in the scratch directory with one host a line.
-const HOSTFILE: &str = ".kolo-hosts";
 
 /// The name and value of the variable that no other run has: what its processes are known by.
 pub fn mark(scratch: &Path) -> (&'static str, String) {

@@ -35,6 +35,7 @@ use crate::{
         cgroup::Cgroup,
         confine::Runner,
         directory::{Started, Task},
+        files::{serve, tree::Tree},
         frame::{End, REASON_BYTES_MAX, reason},
         processes,
     },
@@ -61,7 +62,7 @@ pub async fn run(keeper: &Rc<Keeper>, task: &Task) -> End {
         Err(why) => End::Failed(reason(&why)),
     };
     kill_all(keeper, 0).await;
-    remove_left(keeper);
+    remove_left(keeper, task);
     if !matches!(keeper.directory.ended(), Ok(Some(_))) {
         keep_end(keeper, &end);
     }
@@ -69,10 +70,11 @@ pub async fn run(keeper: &Rc<Keeper>, task: &Task) -> End {
 }
 
 /// Removes what was made for the command.
-fn remove_left(keeper: &Keeper) {
-    if let Ok(Some(scratch)) = keeper.directory.scratch() {
+fn remove_left(keeper: &Keeper, task: &Task) {
+    // A scratch directory that is kept goes with the run, or when the node sees that the window is over.
+    if !task.order.keeps_files {
         // What cannot be removed is the owner's to look at.
-        let _ = std::fs::remove_dir_all(scratch);
+        let _ = keeper.directory.remove_scratch();
     }
     if let Some(Err(error)) = keeper.cgroup.get().map(Cgroup::end) {
         eprintln!("the cgroup stays: {error}");
@@ -97,7 +99,7 @@ async fn prepare(keeper: &Rc<Keeper>, task: &Task) -> Result<Prepared, String> {
     let failed = |doing: &'static str| move |error: io::Error| format!("{doing}: {error}");
     clear(keeper).map_err(failed("what a keeper before this one has left cannot be removed"))?;
     let owner = task.confinement.owner().map_err(|error| error.to_string())?;
-    make_scratch(keeper, task, owner).map_err(failed("there is no scratch directory"))?;
+    make_scratch(keeper, task, owner).await?;
     make_cgroup(keeper, task).map_err(|why| format!("there is no cgroup: {why}"))?;
     let (streams, given) = streams::make(&task.order, owner).map_err(failed("it gets no streams"))?;
     let barrier = UnixListener::bind("barrier").map_err(failed("there is no barrier"))?;
@@ -131,16 +133,29 @@ fn clear(keeper: &Keeper) -> io::Result<()> {
     if let Some(cgroup) = keeper.directory.cgroup().map_err(io::Error::other)? {
         cgroup.end().map_err(io::Error::other)?;
     }
-    let scratch = keeper.directory.scratch().map_err(io::Error::other)?;
-    let removed = [scratch.map_or(Ok(()), std::fs::remove_dir_all), std::fs::remove_file("barrier")];
+    let removed = [keeper.directory.remove_scratch(), std::fs::remove_file("barrier")];
     let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     removed
         .into_iter()
         .try_for_each(|removed| removed.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) }))
 }
 
-/// The scratch directory, with the list of hosts in it, of the user that the command runs as.
-fn make_scratch(keeper: &Keeper, task: &Task, owner: Option<(Uid, Gid)>) -> io::Result<()> {
+/// The scratch directory, with the list of hosts and the files of the order in it, of the user that the command runs as.
+async fn make_scratch(keeper: &Keeper, task: &Task, owner: Option<(Uid, Gid)>) -> Result<(), String> {
+    let failed = |error: io::Error| format!("there is no scratch directory: {error}");
+    let scratch = new_scratch(keeper, task, owner).map_err(failed)?;
+    if let (Some(store), Some(manifest)) = (task.files.clone(), task.order.files) {
+        let tree = Tree::of_new_seat(&scratch, owner).map_err(failed)?;
+        // Whoever is attached meanwhile hears that the keeper is there.
+        let placed = tokio::task::spawn_blocking(move || serve::place(&store, &manifest, &tree)).await;
+        placed.map_err(|error| error.to_string())?.map_err(|error| format!("its files: {error}"))?;
+    }
+    let Some((uid, gid)) = owner else { return Ok(()) };
+    fchown(&scratch, Some(uid), Some(gid)).map_err(|error| failed(error.into()))
+}
+
+/// A new directory with the list of hosts, still of the keeper's own user.
+fn new_scratch(keeper: &Keeper, task: &Task, owner: Option<(Uid, Gid)>) -> io::Result<File> {
     let scratch = mkdtemp(&task.scratch_in.join("kolo-run-XXXXXX"))?;
     keeper.directory.write_scratch(&scratch).map_err(io::Error::other)?;
     // By descriptor from here on: whoever may write beside it may put another one in its place.
@@ -148,9 +163,8 @@ fn make_scratch(keeper: &Keeper, task: &Task, owner: Option<(Uid, Gid)>) -> io::
     let hostfile = environment::write_hostfile(task, &Path::new("/proc/self/fd").join(opened.as_raw_fd().to_string()))?;
     if let Some((uid, gid)) = owner {
         fchown(&hostfile, Some(uid), Some(gid))?;
-        fchown(&opened, Some(uid), Some(gid))?;
     }
-    Ok(())
+    Ok(opened)
 }
 
 /// The cgroup, which the command goes into while it is prepared.
@@ -190,7 +204,7 @@ impl Prepared {
         let mut end = end_of(status, (stopped, was_out_of_memory), task.confinement.runner);
         // Known from here on, whatever becomes of the last words.
         keep_end(keeper, &end);
-        remove_left(keeper);
+        remove_left(keeper, task);
         drain(keeper, copied).await;
         if let (End::Code(0), Some(stop @ Stop::Broken(_))) = (&end, keeper.state().stop.clone()) {
             // What was said is not whole, which is no success.

@@ -1,7 +1,9 @@
 //! The stream between a user and the keeper of a seat, what opens it, and the order of what is run. The first byte says which.
 
 use discovery::{opening::OPENING_BYTES_MAX, wire};
-use kolo::readers::run::{FRAME_BYTES_MAX, Frame, FromKeeper, FromUser, Opening, RunOrder, ToKeeper, decode, encode};
+use kolo::readers::run::{
+    FRAME_BYTES_MAX, FileFrame, Frame, FromKeeper, FromUser, Manifest, Opening, RunOrder, ToKeeper, decode, encode,
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Input, Target};
@@ -11,11 +13,13 @@ pub const RUN: Target = Target { name: "run", run, golden };
 
 fn run(data: &[u8]) {
     let mut input = Input::new(data);
-    match input.below(5) {
+    match input.below(7) {
         0 => frames::<FromKeeper>(input.rest()),
         1 => frames::<ToKeeper>(input.rest()),
         3 => openings::<Opening>(input.rest(), |opening| opening.open().is_ok()),
         4 => openings::<FromUser>(input.rest(), |_| true),
+        5 => frames::<FileFrame>(input.rest()),
+        6 => manifest(input.rest()),
         _ => {
             let Ok(order) = serde_json::from_slice::<RunOrder>(input.rest()) else { return };
             if order.check().is_err() {
@@ -37,6 +41,19 @@ fn openings<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes
     open(&opening);
     let again = wire::encode(&opening).expect("an opening that was read can be written");
     assert_eq!(wire::decode::<T, OPENING_BYTES_MAX>(&again).expect("and read"), opening);
+}
+
+/// A manifest that is taken names files below a directory, and reads as the same when it is written again.
+fn manifest(bytes: &[u8]) {
+    let Ok(manifest) = Manifest::read(bytes) else { return };
+    let is_below = |path: &str| path.split('/').all(|name| !matches!(name, "" | "." | ".."));
+    assert!(manifest.files.iter().all(|file| is_below(&file.path) && !file.path.contains('\0')));
+    // It may be written shorter than it came.
+    let again = manifest.encode().expect("a manifest that was taken can be written");
+    assert_eq!(Manifest::read(&again).expect("and read"), manifest);
+    for chunk in manifest.chunks() {
+        assert!(chunk.offset + chunk.bytes as u64 <= manifest.files[chunk.file].bytes && chunk.bytes > 0);
+    }
 }
 
 /// Reads frames until there is none; each reads as the same when it is written again, and no byte is skipped.
@@ -79,7 +96,16 @@ fn golden() -> Vec<Vec<u8>> {
         ToKeeper::Acknowledge { stdout: 9, stderr: 0 },
         ToKeeper::EndSeen,
     ];
-    [stream(0, &from_keeper), stream(1, &to_keeper), [&[2], ORDER.as_bytes()].concat()].into()
+    let files = [
+        FileFrame::Manifest { data: Data(b"ab".to_vec()), is_last: true },
+        FileFrame::Wanted { numbers: vec![0, 300], is_last: false },
+        FileFrame::Bytes(Data(b"x".to_vec())),
+        FileFrame::Done,
+        FileFrame::Failed("no".to_owned()),
+    ];
+    let manifest = [&b"\x06\x01\x03d/a\x01\x03\x01"[..], &[7; 32]].concat();
+    [stream(0, &from_keeper), stream(1, &to_keeper), [&[2], ORDER.as_bytes()].concat(), stream(5, &files), manifest]
+        .into()
 }
 
 fn stream<F: Frame>(kind: u8, frames: &[F]) -> Vec<u8> {

@@ -1,0 +1,147 @@
+//! Where a site keeps pieces of files: a directory with a file for each, named by its hash.
+//!
+//! Invariants: what is read is what its hash says; the store takes no more than its bound, and leaves the disk room.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use data_encoding::HEXLOWER;
+use nix::sys::statvfs::statvfs;
+
+use super::manifest::ChunkHash;
+use crate::trust::{TrustFileError, files, random_bytes};
+
+/// Most bytes of one store.
+pub const STORE_BYTES_MAX: u64 = 16 << 30;
+/// What is left on the disk for everything else.
+const DISK_BYTES_LEFT: u64 = 1 << 30;
+
+/// Pieces on disk.
+#[derive(Debug)]
+pub struct ChunkStore {
+    directory: PathBuf,
+    /// Bytes that it may still take.
+    room: u64,
+}
+
+/// Why a piece cannot be kept or given.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It is something else.
+    #[error("a piece is not what its hash says")]
+    Other,
+    /// The store has as much as it may.
+    #[error("the site keeps at most {} MiB of the files of a reservation", STORE_BYTES_MAX >> 20)]
+    Full,
+    /// The disk has.
+    #[error("the disk has no room for it: {} MiB are left free", DISK_BYTES_LEFT >> 20)]
+    DiskFull,
+    /// It is not there.
+    #[error("a piece is not there any more; send the files again")]
+    Missing,
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] TrustFileError),
+    /// The disk refuses.
+    #[error("the pieces of files: {0}")]
+    Disk(#[from] io::Error),
+}
+
+impl ChunkStore {
+    /// The store in this directory, which is made when it is not there.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn open(directory: &Path) -> Result<ChunkStore, StoreError> {
+        files::open_directory(directory)?;
+        let mut taken = 0_u64;
+        for entry in fs::read_dir(directory)? {
+            // One that is gone again takes nothing.
+            taken = taken.saturating_add(entry?.metadata().map_or(0, |found| found.len()));
+        }
+        Ok(ChunkStore { directory: directory.to_owned(), room: STORE_BYTES_MAX.saturating_sub(taken) })
+    }
+
+    /// Whether the piece is there.
+    pub fn has(&self, hash: &ChunkHash) -> bool {
+        self.file(hash).is_file()
+    }
+
+    /// Whether so many bytes more would be taken.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] or [`StoreError::DiskFull`].
+    pub fn has_room_for(&self, bytes: u64) -> Result<(), StoreError> {
+        if bytes > self.room {
+            return Err(StoreError::Full);
+        }
+        let disk = statvfs(&self.directory).map_err(io::Error::from)?;
+        let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+        if bytes.saturating_add(DISK_BYTES_LEFT) > free { Err(StoreError::DiskFull) } else { Ok(()) }
+    }
+
+    /// Keeps a piece.
+    ///
+    /// # Errors
+    /// [`StoreError::Other`] when it is something else, and those of the disk.
+    pub fn put(&mut self, hash: &ChunkHash, bytes: &[u8]) -> Result<(), StoreError> {
+        if ChunkHash::of(bytes) != *hash {
+            return Err(StoreError::Other);
+        }
+        if self.has(hash) {
+            return Ok(());
+        }
+        self.has_room_for(bytes.len() as u64)?;
+        // Another stream may bring the same piece at the same time.
+        let new = self.directory.join(format!("new-{}", HEXLOWER.encode(&random_bytes::<8>()?)));
+        fs::write(&new, bytes)?;
+        fs::rename(&new, self.file(hash))?;
+        self.room = self.room.saturating_sub(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// A piece. One that is damaged is forgotten, so that it is sent again.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`], and those of the disk.
+    pub fn read(&self, hash: &ChunkHash) -> Result<Vec<u8>, StoreError> {
+        let mut bytes = Vec::new();
+        match fs::File::open(self.file(hash)) {
+            Ok(mut file) => file.read_to_end(&mut bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(StoreError::Missing),
+            Err(error) => return Err(error.into()),
+        };
+        if ChunkHash::of(&bytes) == *hash {
+            return Ok(bytes);
+        }
+        fs::remove_file(self.file(hash))?;
+        Err(StoreError::Missing)
+    }
+
+    fn file(&self, hash: &ChunkHash) -> PathBuf {
+        self.directory.join(hash.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_is_what_its_hash_says_or_is_not_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = ChunkStore::open(&directory.path().join("s")).unwrap();
+        let hash = ChunkHash::of(b"x");
+        assert!(matches!(store.put(&hash, b"y"), Err(StoreError::Other)) && !store.has(&hash));
+        assert!(matches!(store.read(&hash), Err(StoreError::Missing)));
+        store.put(&hash, b"x").unwrap();
+        let store = ChunkStore::open(&directory.path().join("s")).unwrap();
+        assert_eq!((store.read(&hash).unwrap(), store.room), (b"x".to_vec(), STORE_BYTES_MAX - 1));
+        fs::write(store.file(&hash), b"damaged").unwrap();
+        assert!(matches!(store.read(&hash), Err(StoreError::Missing)) && !store.has(&hash));
+        assert!(matches!(store.has_room_for(STORE_BYTES_MAX), Err(StoreError::Full)));
+    }
+}
