@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use end_to_end::{Ended, Node, hosts, run, wait_for, wait_until};
@@ -34,7 +34,7 @@ fn two_with(shared: &Path) -> (Node, Node) {
     (first, second)
 }
 
-fn two() -> (Node, Node) {
+pub(super) fn two() -> (Node, Node) {
     two_with(Path::new("/tmp"))
 }
 
@@ -218,4 +218,65 @@ fn kills_of_both_nodes_lose_nothing_and_run_nothing_twice() {
         assert_eq!(lines, expected, "every line once, in order");
     }
     assert_eq!(fs::read_to_string(&started).unwrap(), "x\nx\n", "each seat has run once");
+}
+
+/// A run that was left alone, as `kolo run --detach` says it.
+pub(super) fn detached(node: &Node, flags: &[&str], script: &str) -> String {
+    let ended = run(&mut kolo_run(node, &[flags, &["--detach"]].concat(), &["sh", "-c", script]));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended.out.trim().to_owned()
+}
+
+#[test]
+fn an_owner_sees_what_runs_and_ends_it_for_a_reason_that_its_user_reads() {
+    let (first, second) = two();
+    let flags = ["-N", "2", "--total", "cpu=5", "-t", "1h"];
+    let id = detached(&first, &flags, "sleep 1000");
+    let watching = first.command(&["attach", &id]).stderr(Stdio::piped()).spawn().unwrap();
+    let listed = second.kolo(&["local", "running"]);
+    assert!(listed.out.contains(&id) && listed.out.contains("sleep 1000"), "{listed:?}");
+    let ended = second.kolo(&["local", "end", &id, "--reason", "the cat sleeps on it"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    wait_until("it to end there", || second.kolo(&["local", "running"]).out, |text| text.contains("run nothing"));
+    assert!(first.kolo(&["local", "running"]).out.contains(&id), "the other seat is another owner's");
+    let other = first.kolo(&["local", "end", &id, "--reason", "nor here"]);
+    assert_eq!(other.code, Some(0), "{other:?}");
+    let told = watching.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert_eq!(told.status.code(), Some(123), "{err}");
+    assert!(err.contains("the cat sleeps on it") && err.contains("nor here"), "{err}");
+    let again = second.kolo(&["local", "end", &id, "--reason", "again"]);
+    assert!(again.code != Some(0) && again.err.contains("nothing of a request"), "{again:?}");
+}
+
+#[test]
+fn a_run_lasts_as_long_as_its_reservation() {
+    let (first, mut second) = two();
+    let flags = ["-N", "2", "--total", "cpu=5", "-t", "20s"];
+    let id = detached(&first, &flags, "while :; do sleep 0.1; done");
+    let begun = end_of_run(&second).unwrap();
+    let extended = first.kolo_json(&["extend", &id, "--by", "1h"], 0);
+    let part = extended["added"][0]["id"].as_str().unwrap().to_owned();
+    let is_longer = |end: &Option<i64>| *end == Some(begun + 3600);
+    wait_until("the keeper to know", || end_of_run(&second), is_longer);
+    // A node that starts after that knows it too.
+    second.kill();
+    second.restart();
+    wait_until("the first end to be over", seconds, |now| *now > begun + 1);
+    assert_eq!([end_of_run(&first), end_of_run(&second)], [Some(begun + 3600); 2]);
+    let watching = first.command(&["attach", &id]).stderr(Stdio::piped()).spawn().unwrap();
+    let _ = first.kolo_json(&["cancel", &part], 0);
+    let ended = watching.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.code() == Some(123) && err.contains("no longer has this seat"), "{err}");
+}
+
+fn seconds() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    i64::try_from(since.as_secs()).unwrap()
+}
+
+/// When the only run of a site ends, as its keeper was told last.
+fn end_of_run(node: &Node) -> Option<i64> {
+    node.get("/v1/local/running")["running"][0]["end"].as_i64()
 }
