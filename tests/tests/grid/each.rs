@@ -60,7 +60,7 @@ fn the_sweep_of_the_documentation_runs_a_hundred_tasks_over_eight_seats() {
     let expected: Vec<(u32, u32)> =
         (1..=10).flat_map(|seed| (1..=10).map(move |thousands| (seed, 1000 * thousands))).collect();
     assert_eq!(tasks, expected, "every task once, in the order of the file");
-    assert!(found.iter().all(|(_, _, pi)| (pi - 3.14).abs() < 0.3), "{results}");
+    assert!(found.iter().all(|(_, _, pi)| (pi - std::f64::consts::PI).abs() < 0.3), "{results}");
 }
 
 #[test]
