@@ -22,7 +22,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const DRAWING: &str = "image/svg+xml";
 
 /// Path, kind and content of every file.
-const FILES: [(&str, &str, &str); 16] = [
+const FILES: [(&str, &str, &str); 17] = [
     ("/", HTML, include_str!("../page/index.html")),
     ("/style.css", STYLE, include_str!("../page/style.css")),
     ("/icon.svg", DRAWING, include_str!("../page/icon.svg")),
@@ -38,6 +38,7 @@ const FILES: [(&str, &str, &str); 16] = [
     ("/js/overview.js", SCRIPT, include_str!("../page/js/overview.js")),
     ("/js/request-form.js", SCRIPT, include_str!("../page/js/request-form.js")),
     ("/js/requests.js", SCRIPT, include_str!("../page/js/requests.js")),
+    ("/js/running.js", SCRIPT, include_str!("../page/js/running.js")),
     ("/js/slots.js", SCRIPT, include_str!("../page/js/slots.js")),
 ];
 

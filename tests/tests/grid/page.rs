@@ -1,7 +1,9 @@
 //! The page of real nodes in a real browser. Says so and passes where there is no chromedriver.
 
-use end_to_end::{Node, browser::Browser, hosts, skip, wait_until};
+use end_to_end::{Node, browser::Browser, hosts, run, skip, wait_until};
 use serde_json::{Value, json};
+
+use super::run_on_seats::{detached, two};
 
 /// What a site would call itself to run a script in the pages of others.
 const HOSTILE: &str = "<img src=x onerror='window.hacked=1'>&amp;";
@@ -107,6 +109,24 @@ fn what_is_booked_on_one_nodes_page_shows_on_anothers_and_goes_when_taken_back()
     second.open_in(&browser, "/#/gantt");
     browser.click("#as-table");
     wait_until("the reservation to go", || browser.text(), |shown| !shown.contains(&id[..10]));
+}
+
+#[test]
+fn an_owner_ends_what_runs_with_a_button_and_a_reason() {
+    let Some(browser) = browser(1280, 860, &[]) else { return };
+    let (first, second) = two();
+    let id = detached(&first, &["-N", "2", "--total", "cpu=5", "-t", "1h"], "sleep 1000");
+    sign_in(&browser, &second);
+    browser.wait_for_text("What users run here");
+    assert!(browser.text().contains("sleep 1000"));
+    look_at(&browser, "running");
+    browser.click("table[aria-label=Running] button");
+    browser.fill("dialog input[name=reason]", "the cat sleeps on it");
+    browser.click("#end-run");
+    wait_until("it to go", || browser.text(), |shown| !shown.contains("What users run here"));
+    assert_eq!(first.kolo(&["local", "end", &id]).code, Some(0));
+    let told = run(&mut first.command(&["attach", &id]));
+    assert!(told.code == Some(123) && told.err.contains("the cat sleeps on it"), "{told:?}");
 }
 
 /// Frames while a chart of 2,000 hosts and 20,000 reservations is moved about, and how long the first paint took.

@@ -25,6 +25,9 @@ export function mayShow(view) {
   return scope === "operator" || view === "requests" || (scope === "read" && view !== "book");
 }
 
+/** Whether the session is the owner's. */
+export const isOperator = () => scope === "operator";
+
 /** Whether the session may change requests. */
 export const mayChange = () => scope !== "read";
 

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import * as events from "./events.js";
+import * as runs from "./running.js";
 import { el, facts, notice, number, svg, table } from "./dom.js";
 import { age, amount, amounts, credits, duration, percent, short, time, timeOfDay } from "./format.js";
 
@@ -11,9 +12,9 @@ const CHART = { width: 480, height: 130, left: 4, bottom: 16 };
 
 export async function show(place) {
   const load = async () => {
-    const [status, sites, usage, local, hosts] = await Promise.all(
-      [api.get("/v1/status"), api.get("/v1/sites"), api.get("/v1/usage?points=96"), api.get("/v1/local"), api.get(`/v1/hosts?limit=${PRICED_MAX}`)]);
-    place.replaceChildren(el("h1", {}, status.name || "This node"), ...parts(status, sites.sites, usage, local, hosts.hosts));
+    const [status, sites, usage, local, hosts, running] = await Promise.all(
+      [api.get("/v1/status"), api.get("/v1/sites"), api.get("/v1/usage?points=96"), api.get("/v1/local"), api.get(`/v1/hosts?limit=${PRICED_MAX}`), runs.load()]);
+    place.replaceChildren(el("h1", {}, status.name || "This node"), ...parts(status, sites.sites, usage, local, hosts.hosts, runs.parts(running, reload)));
   };
   const reload = events.calmly(() => load().catch(() => {}), 2000);
   const stop = events.listen(reload);
@@ -29,7 +30,7 @@ function tile(name, value, more) {
     el("span", { className: "soft small" }, more));
 }
 
-function parts(status, sites, usage, { promised, queue }, hosts) {
+function parts(status, sites, usage, { promised, queue }, hosts, running) {
   const count = (state) => sites.filter((site) => site.schedule === state).length;
   const [current, stale, unknown] = ["current", "stale", "unknown"].map(count);
   const health = stale + unknown === 0 ? "all schedules are current" : `${stale} stale, ${unknown} not known yet`;
@@ -50,6 +51,7 @@ function parts(status, sites, usage, { promised, queue }, hosts) {
     promised.length === 0 ? el("p", { className: "soft" }, "Nobody has any of them.") :
       table("Promises", ["User", "Request", "Host", "Gives", "From", "Until"], promised.map((seat) =>
         [seat.user, short(seat.request), seat.host, amounts(seat.amounts), time(seat.start), time(seat.end)])),
+    ...running,
     ...(queue.length === 0 ? [] : [el("h2", {}, "Own queue"),
       table("Own queue", ["Job", "State", "Uses", "Hosts", "From", "Until", "Deadline"], queue.map((job) =>
         [job.id, job.state + (job.is_late ? ", late" : ""), amounts(job.amounts), job.on.join(" ") || "none yet", job.start ? time(job.start) : "",
