@@ -34,6 +34,8 @@ mod losses;
 mod membership;
 #[path = "grid/molded.rs"]
 mod molded;
+#[path = "grid/money.rs"]
+mod money;
 #[path = "grid/page.rs"]
 mod page;
 #[path = "grid/pictures.rs"]

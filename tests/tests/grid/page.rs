@@ -129,6 +129,21 @@ fn an_owner_ends_what_runs_with_a_button_and_a_reason() {
     assert!(told.code == Some(123) && told.err.contains("the cat sleeps on it"), "{told:?}");
 }
 
+#[test]
+fn what_it_costs_to_start_earlier_is_drawn_where_hosts_have_prices() {
+    let Some(browser) = browser(1280, 860, &[]) else { return };
+    let surcharge = r#"surcharge = [{ within = "1h", percent = 50 }]"#;
+    let prices = format!("[[price]]\nper_hour = {{ cpu = \"6.00\" }}\n[price.conditions]\n{surcharge}\n");
+    let node = Node::first("alpha", &format!("{}{prices}", hosts("a", 2)));
+    node.wait_until_it_knows(2);
+    sign_in(&browser, &node);
+    browser.click("a[href='#/slots']");
+    browser.fill("input[name='per_host.cpu']", "1");
+    browser.click("form button[type=submit]");
+    browser.wait_for_text("What it costs to start earlier");
+    look_at(&browser, "prices");
+}
+
 /// Frames while a chart of 2,000 hosts and 20,000 reservations is moved about, and how long the first paint took.
 #[test]
 #[ignore = "a measurement; run by hand: cargo test -p end-to-end --test grid -- --ignored --nocapture the_chart"]

@@ -178,9 +178,9 @@ mod tests {
             )
         };
         for policy in ["in-order", "slices:1", "slices:2"] {
-            let lines = lines(policy, &(request("a", 10) + &request("b", 0))).unwrap();
+            let lines = lines(policy, &(request("a", 0) + &request("b", 10))).unwrap();
             assert_eq!((&lines[0]["id"], &lines[1]["id"]), (&"a".into(), &"b".into()), "{policy}");
-            assert_eq!((&lines[0]["start"], &lines[1]["start"]), (&60.into(), &0.into()), "{policy}");
+            assert_eq!((&lines[0]["start"], &lines[1]["start"]), (&0.into(), &60.into()), "{policy}");
             assert_eq!((&lines[2]["batch"]["policy"], &lines[2]["batch"]["makespan"]), (&policy.into(), &120.into()));
         }
     }

@@ -117,7 +117,8 @@ pub(super) fn write_line(output: &mut impl Write, value: &impl Serialize) -> Res
 pub(super) fn wrong_line(requests: &Path, error: LineError) -> CliError {
     match error {
         LineError::Malformed { line, path, message } => {
-            let key = if path == "." { "" } else { path.as_str() };
+            // What is no JSON at all has no key.
+            let key = if matches!(path.as_str(), "." | "?") { "" } else { path.as_str() };
             at_line(requests, line, key, message)
         }
         // The text begins with the key.
