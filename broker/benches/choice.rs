@@ -87,7 +87,7 @@ fn main() {
                 ours.push(time);
                 let (value, time) = timed(|| plain(&items, budget));
                 theirs.push(time);
-                let worth = choice.worth.value + POSTPONED * choice.worth.postponed as i64;
+                let worth = choice.worth.value + POSTPONED * (choice.worth.postponed as u64).cast_signed();
                 optimal += usize::from(worth == value);
                 let is_known = choice.bound.is_some() || matches!(kind, Kind::Scarce);
                 assert!(is_known && choice.bound.is_none_or(|bound| bound <= choice.worth.value) && worth >= value);

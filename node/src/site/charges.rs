@@ -97,9 +97,7 @@ mod tests {
         assert!(ends(&charges) == [2, 3, 4] && charges.is_cut());
         charges.push(charge(5, 20));
         assert_eq!((ends(&charges), charges.signed_bytes), (vec![4, 5], SIGNED_BYTES_MAX));
-        for number in 0..CHARGES_MAX {
-            charges.push(charge(6 + number as i64, 0));
-        }
+        (6..).take(CHARGES_MAX).for_each(|ended| charges.push(charge(ended, 0)));
         assert_eq!((charges.iter().count(), charges.signed_bytes), (CHARGES_MAX, 0));
     }
 }

@@ -9,7 +9,7 @@ use broker::time::Time;
 use data_encoding::HEXLOWER;
 use ed25519_dalek::SigningKey;
 use tokio::{
-    io::AsyncWriteExt as _,
+    io::{AsyncRead, AsyncWriteExt as _},
     sync::mpsc,
     task::{self, JoinHandle},
     time::{self, Instant},
@@ -287,17 +287,13 @@ impl Seat {
             writer.send(&ToKeeper::Go);
         }
         let mut knows_input = false;
-        let silence_max = if self.follows { SILENCE_MAX } else { LOG_SILENCE };
         loop {
             let may_read = knows_input && progress.input.has_room() && writer.queue.capacity() > QUEUE_KEPT;
             tokio::select! {
-                frame = time::timeout(silence_max, reader.next::<FromKeeper>()) => {
+                frame = next_frame(&mut reader, self.follows) => {
                     let frame = match frame {
-                        Ok(Ok(Some(frame))) => frame,
-                        Ok(Ok(None)) => return Talked::Cut("the site has closed the stream".to_owned()),
-                        Ok(Err(error)) => return error.into(),
-                        Err(_) if !self.follows => return Talked::Printed,
-                        Err(_) => return Talked::Cut("the site is silent".to_owned()),
+                        Ok(frame) => frame,
+                        Err(cut) => return cut,
                     };
                     match frame {
                         FromKeeper::Heartbeat if !self.follows => return Talked::Printed,
@@ -392,6 +388,17 @@ impl Seat {
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// The next frame of the keeper; else why the talk is over, for one that follows the run or has printed what there is.
+async fn next_frame<R: AsyncRead + Unpin>(reader: &mut FrameReader<R>, follows: bool) -> Result<FromKeeper, Talked> {
+    match time::timeout(if follows { SILENCE_MAX } else { LOG_SILENCE }, reader.next()).await {
+        Ok(Ok(Some(frame))) => Ok(frame),
+        Ok(Ok(None)) => Err(Talked::Cut("the site has closed the stream".to_owned())),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) if !follows => Err(Talked::Printed),
+        Err(_) => Err(Talked::Cut("the site is silent".to_owned())),
     }
 }
 
