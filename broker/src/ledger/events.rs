@@ -2,7 +2,7 @@
 //!
 //! Invariant: outputs come in the order in which they must happen; see [`super::Ledger`].
 
-use super::{FeedReport, LocalWork, QueueError, QueueOrder, QueuedJob, Record};
+use super::{FeedReport, LocalWork, QueueError, QueueOrder, QueuedJob, Record, Unusable};
 use crate::{
     ids::{Network, RequestId, SiteId},
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleChange, SiteAnswer, SiteRequest},
@@ -39,6 +39,13 @@ pub enum Event {
         token: ReplyToken,
         /// The request.
         request: RequestId,
+    },
+    /// The owner's hook cannot make hosts usable for a booking.
+    Unusable {
+        /// Goes back with the answer.
+        token: ReplyToken,
+        /// Which.
+        unusable: Unusable,
     },
     /// The owner's work as a feed reports it, all of it: it replaces the report before. The names
     /// have at most [`super::FEED_NAME_BYTES_MAX`] bytes.

@@ -75,6 +75,7 @@ pub use self::{
     charges::{Charge, ChargedFor},
     events::{Event, Output, ReplyToken, ScheduleUpdateParts},
     feed::{FEED_NAME_BYTES_MAX, FeedReport},
+    floating::Unusable,
     limits::LedgerLimits,
     own_plan::PlannedJob,
     queue::{JobStage, OwnJob, QUEUE_JOBS_MAX, QueueError, QueueOrder},
@@ -188,6 +189,10 @@ impl<B: Books> Ledger<B> {
             }
             Event::Evict { token, request } => {
                 let answer = self.on_evict(now, &request);
+                self.outputs.push_back(Output::Reply { token, answer });
+            }
+            Event::Unusable { token, unusable } => {
+                let answer = self.on_unusable(now, &unusable);
                 self.outputs.push_back(Output::Reply { token, answer });
             }
             Event::Feed { token, works, queue } => self.on_feed(now, token, (works, queue)),
@@ -326,24 +331,30 @@ impl<B: Books> Ledger<B> {
         if !booking.is_held() {
             self.forget_on_disk(now, &booking, booking.state.is_settled());
         }
-        // The past cannot be given back, and may have been cleared already.
+        let given_back = self.rest_of(now, &booking);
+        self.release(&given_back, !booking.is_held());
+        self.queue.release(&given_back);
+        if !booking.is_held() && !given_back.is_empty() {
+            self.publish(&given_back, ChangeKind::Removed);
+        }
+    }
+
+    /// What a booking takes from now on. The past cannot be given back, and may have been cleared already.
+    fn rest_of(&mut self, now: Now, booking: &Booking) -> Vec<Grant> {
         let present = now.utc.max(self.forgotten);
-        let mut given_back = Vec::with_capacity(booking.grants.len());
-        for grant in self.taken_by(&booking).iter() {
+        let mut rest = Vec::with_capacity(booking.grants.len());
+        let taken = self.taken_by(booking).into_owned();
+        for grant in taken {
             let Window { start, end } = grant.window;
             if start < present {
                 self.settled_before = self.settled_before.max(present.min(end));
             }
             let window = Window { start: start.max(present), end };
             if window.start < window.end {
-                given_back.push(Grant { window, ..grant.clone() });
+                rest.push(Grant { window, ..grant });
             }
         }
-        self.release(&given_back, !booking.is_held());
-        self.queue.release(&given_back);
-        if !booking.is_held() && !given_back.is_empty() {
-            self.publish(&given_back, ChangeKind::Removed);
-        }
+        rest
     }
 
     /// Writes that a booking is gone. While another site may still ask whether its attempt was complete, that it may have been is kept.

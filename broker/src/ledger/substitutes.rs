@@ -112,7 +112,7 @@ impl<B: Books> Ledger<B> {
 
 /// How much stays free of what a seat takes, over all its resources: in parts of a million of the host's own. None where there is too
 /// little.
-fn left_on(books: &impl Books, grant: &Grant) -> Option<u128> {
+pub(super) fn left_on(books: &impl Books, grant: &Grant) -> Option<u128> {
     let left = |(name, asked): (_, &Amount)| {
         let capacity = amount_of(&books.host().capacity, name);
         let free = capacity.0.checked_sub(books.promised().peak(name, grant.window).0)?.checked_sub(asked.0)?;

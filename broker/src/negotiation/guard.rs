@@ -21,6 +21,7 @@ use crate::{
     plan::{CutCounts, Plan, Reason},
     protocol::{Places, SiteAnswer, SiteRequest, TakeOverStep},
     time::{Millis, Now},
+    trust::asked::CLOCKS_DIFFER,
 };
 
 /// The rounds of questions about one reservation.
@@ -152,7 +153,7 @@ impl Negotiation {
     }
 
     /// The bookings that are asked for although the reservation has begun: those that have not acknowledged this node, and those with seats
-    /// whose hosts are open, as far as is known. About the latter nothing but the hosts is learnt.
+    /// whose hosts are open, as far as is known. About the latter only the hosts are learnt, or that they found none.
     fn asked_after_start(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
         let mut asked = self.unacknowledged_bookings(now);
         if self.reserved_plan().is_some_and(|plan| now.utc < plan.end()) {
@@ -263,12 +264,15 @@ impl Negotiation {
             self.claim_unreported(now, site, &others);
             self.note_charged_before(attempt, site, charged);
             let is_guarded = self.is_guarded(now, (attempt, site));
-            if let Some(reservation) = self.reservation_mut().filter(|_| is_guarded) {
+            if let Some(reservation) = self.reservation_mut() {
                 let mut is_new = false;
                 for number in reservation.numbers_at(attempt, site) {
+                    // A booking that has no host for a seat to begin on has lost it, although others have begun; what is over is gone.
+                    let seat = reservation.plan.seat(number).filter(|seat| seat.place.is_floating());
+                    let is_open = is_settled && seat.is_some_and(|seat| now.utc + CLOCKS_DIFFER < seat.window.end);
                     let is_lost = !seats.contains(&number);
                     // Other participants can still end what is not settled: a seat that was reported as lost stays so until then.
-                    if is_lost || is_settled {
+                    if is_guarded && (is_lost || is_settled) || is_open && is_lost {
                         is_new |= reservation.note_seat(number, is_lost.then_some(Loss::TakenBack));
                     }
                 }

@@ -214,18 +214,44 @@ fn a_site_with_two_seats_on_one_host_of_a_class_is_not_believed_and_replaced() {
         assert_eq!((known(&run), run.lost()), (vec![floats("g"), floats("h")], 0));
     }
     let mut run = reserved();
-    // As far as is known both are on h for a moment.
-    let due = run.wake();
-    run.inspected(due, "a", told(vec![(SeatNumber(0), bound("h"))]));
-    assert_eq!(known(&run), [bound("h"), floats("h")]);
+    // As far as is known both are on h for a moment; and a seat whose hook has failed there goes to another host.
+    for first in ["h", "x"] {
+        let due = run.wake();
+        run.inspected(due, "a", told(vec![(SeatNumber(0), bound(first))]));
+        assert_eq!(known(&run), [bound(first), floats("h")]);
+    }
     let since = run.wake();
     let mut now = since;
     while run.lost() == 0 {
         assert!(now < since + 3 * guard_tests::LOST, "it counts as silent");
-        run.inspected(now, "a", told(vec![(SeatNumber(1), bound("h"))]));
+        run.inspected(now, "a", told(vec![(SeatNumber(1), bound("x"))]));
         if run.lost() == 0 {
             now = run.wake();
         }
     }
-    assert!(now >= since + guard_tests::LOST && run.lost() == 2 && known(&run) == [bound("h"), floats("h")]);
+    assert!(now >= since + guard_tests::LOST && run.lost() == 2 && known(&run) == [bound("x"), floats("h")]);
+}
+
+#[test]
+fn a_seat_that_finds_no_host_to_begin_on_is_lost_although_the_reservation_has_begun() {
+    let class = || HostId::new("class").unwrap();
+    let floats = |host: &str| Place::Floating { class: class(), host: HostId::new(host).unwrap() };
+    let mut run = booking_of(RequestRecord { request: request_for(3_600), ..record() });
+    let places = vec![(SeatNumber(0), floats("g")), (SeatNumber(1), floats("h"))];
+    run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { places, version: version(7), receipt: None });
+    let due = run.wake();
+    assert!(run.negotiation.reserved_plan().unwrap().start <= at(due).utc);
+    let SiteAnswer::Booked { is_settled, before, others, charged, version, receipt, .. } = guard_tests::booked(true)
+    else {
+        panic!()
+    };
+    let (seats, places) = (vec![SeatNumber(1)], vec![(SeatNumber(1), floats("h"))]);
+    let answer = SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt };
+    run.inspected(due, "a", Ok(answer));
+    assert_eq!(run.lost(), 1);
+    assert!(run.wanted().iter().all(|what| !what.starts_with("find")), "too late to repair: {:?}", run.wanted());
+}
+
+fn request_for(seconds: u64) -> Request {
+    serde_json::from_str(&format!(r#"{{"hosts":2,"duration":{seconds},"total":{{"cpu":1500}}}}"#)).unwrap()
 }

@@ -142,11 +142,14 @@ impl Reservation {
     pub(super) fn check_places(&self, (attempt, site): (u32, &SiteId), told: &Places) -> Result<(), WrongPlaces> {
         let numbers = self.numbers_at(attempt, site);
         let told = told.iter().filter(|(number, _)| numbers.contains(number));
-        let told = told.filter_map(|(number, place)| Some((self.plan.seat(*number)?, place.host())));
-        let told = told.filter(|(seat, _)| seat.place.is_floating());
-        let known = self.kept().filter(|seat| seat.site == *site && !seat.place.is_floating());
+        let told = told.filter_map(|(number, place)| Some((self.plan.seat(*number)?, place)));
+        let told: Vec<(&Seat, &HostId)> =
+            told.filter(|(seat, place)| is_later(seat, place)).map(|(seat, place)| (seat, place.host())).collect();
+        let is_told = |seat: &&Seat| told.iter().any(|(one, _)| one.number == seat.number);
+        let here = self.kept().filter(|seat| seat.site == *site);
+        let known = here.filter(|seat| !seat.place.is_floating() && !is_told(seat)).collect::<Vec<_>>();
         let mut seats_on: BTreeMap<&HostId, Vec<&Seat>> = BTreeMap::new();
-        for (seat, host) in known.map(|seat| (seat, seat.host())).chain(told) {
+        for (seat, host) in known.into_iter().map(|seat| (seat, seat.host())).chain(told.iter().copied()) {
             let there = seats_on.entry(host).or_default();
             let shares = |other: &&&Seat| other.number != seat.number && other.window.overlaps(seat.window);
             if let Some(other) = there.iter().find(shares) {
@@ -158,16 +161,15 @@ impl Reservation {
         Ok(())
     }
 
-    /// Notes where a floating seat is now; true when it is bound there. What is no later place of it is not believed.
+    /// Notes where a seat of a class is now; true when it is bound there. What is no later place of it is not believed.
     pub(super) fn note_place(&mut self, number: SeatNumber, place: Place) -> bool {
         let at = self.plan.seats.binary_search_by_key(&number, |seat| seat.number).ok();
-        let Some(seat) = at.map(|at| &mut self.plan.seats[at]) else { return false };
-        let is_later = seat.place.is_floating() && place.promised() == seat.place.promised();
-        if !is_later || matches!(place, Place::Host(_)) {
+        let Some(seat) = at.map(|at| &mut self.plan.seats[at]).filter(|seat| is_later(seat, &place)) else {
             return false;
-        }
+        };
+        let is_new = seat.place != place;
         seat.place = place;
-        !seat.place.is_floating()
+        is_new && !seat.place.is_floating()
     }
 
     /// The bookings with seats that are there and float.
@@ -284,6 +286,17 @@ impl Reservation {
         let problem = Problem::of(request, (start, start)).narrowed(shape, demand, numbers);
         Some(Problem { kept_sites, avoid, budget, ..problem })
     }
+}
+
+/// Whether a seat may have come to this place: one that floats to any of its class, and one that is bound to another, where its site's
+/// hook has failed on the first.
+fn is_later(seat: &Seat, place: &Place) -> bool {
+    let is_possible = match (&seat.place, place) {
+        (Place::Floating { .. }, Place::Floating { .. } | Place::Bound { .. }) => true,
+        (Place::Bound { .. }, Place::Bound { .. }) => true,
+        (Place::Host(_), _) | (_, Place::Host(_)) | (Place::Bound { .. }, Place::Floating { .. }) => false,
+    };
+    is_possible && place.promised() == seat.place.promised()
 }
 
 fn numbers_of(seats: &[Seat]) -> BTreeSet<SeatNumber> {

@@ -60,6 +60,7 @@ use crate::{
         activation::{Activations, Activator, Surroundings},
         feed::Feed,
         task::{OwnSite, SharedLedger, SiteTask, own_site, warn_of},
+        usable::Usable,
     },
     storage::{
         Change, Remembered, Store, StoreError, StoreSettings,
@@ -135,7 +136,7 @@ async fn run_from(
     let (discovery, mut inbound) = discovery::start(identity, discovery_config).await?;
     let ((own_site, queue), (failed, failures)) = (own_site(site_id.clone()), mpsc::channel(1));
     let coordinator = coordinator(&discovery, &grid, own_site, &store, clock, &failed);
-    let (changes, shown) = (Changes::default(), Activations::default());
+    let (changes, shown, usable) = (Changes::default(), Activations::default(), Usable::default());
     let metrics = Arc::new(Metrics::new(store.figures(), &ActivationEvent::ALL.map(ActivationEvent::name)));
     let observers = Observers { changes: changes.clone(), metrics: metrics.clone() };
     let feed = Feed::new(&config, coordinator.own_site.clone(), ledger.clone(), clock, metrics.clone());
@@ -174,7 +175,7 @@ async fn run_from(
     greet(&config, &grid, &discovery, &address.to_string());
     is_up(discovery.clone());
 
-    let around = Surroundings { ledger: ledger.clone(), clock, store: store.clone(), metrics: metrics.clone(), shown };
+    let around = surroundings(&coordinator, &ledger, &metrics, (shown, usable.clone()));
     let mut beside = start_activation(&config, activations, around, failed);
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
@@ -182,7 +183,7 @@ async fn run_from(
     beside.spawn(runs.serve(inbound.take_runs()));
     beside.spawn(keep_up(upkeep, clock, run_batches(api.clone()))?);
     let end = (failures, first_to_end(discovery.ended(), &mut beside));
-    let result = serve((site, inbound), doors, api, end, peers, stop).await;
+    let result = serve((site.with_usable(usable), inbound), doors, api, end, peers, stop).await;
     close(beside, discovery, &store).await;
     result
 }
@@ -238,6 +239,18 @@ fn open_ledger(
     ledger.sign_receipts(identity.signing_key());
     warn_of(&misfits);
     SharedLedger::new(ledger, clock, charges)
+}
+
+/// What telling the owner's hook needs of the node.
+fn surroundings(
+    coordinator: &Coordinator,
+    ledger: &SharedLedger,
+    metrics: &Arc<Metrics>,
+    (shown, usable): (Activations, Usable),
+) -> Surroundings {
+    let (store, own_site) = (coordinator.store.clone(), coordinator.own_site.clone());
+    let (ledger, metrics) = (ledger.clone(), metrics.clone());
+    Surroundings { ledger, clock: coordinator.clock, store, metrics, shown, own_site, usable }
 }
 
 /// Starts to tell the owner's hook of reservations, if there is one; it stops with what is returned.

@@ -7,3 +7,4 @@ pub mod charges;
 pub mod feed;
 pub mod promises;
 pub mod task;
+pub mod usable;

@@ -14,7 +14,7 @@ use broker::{
     ids::{Network, RequestId, SiteId},
     ledger::{
         BookingRecord, Charge, Event, FeedReport, HostLedger, Ledger, LocalWork, Output, QueueError, QueueOrder,
-        QueuedJob, Record, ReplyToken,
+        QueuedJob, Record, ReplyToken, Unusable,
     },
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
@@ -27,6 +27,7 @@ use tracing::{Instrument as _, Span, debug, warn};
 use super::{
     charges::Charges,
     promises::{News, Promises},
+    usable::Usable,
 };
 use crate::{
     runtime::{clock::Clock, lock::locked, metrics::Metrics, span::of_message},
@@ -113,6 +114,8 @@ impl Concern {
 struct Asked {
     reply: ReplyTo,
     from: SiteId,
+    /// The attempt that it is about, if it is about one.
+    attempt: Option<AttemptId>,
     concern: Concern,
     /// Of the request that it is about.
     span: Span,
@@ -130,6 +133,7 @@ enum Message {
     Ask { from: SiteId, network: Option<Network>, request: SiteRequest, reply: ReplyTo },
     Local { work: LocalWork, reply: ReplyTo },
     Evict { request: RequestId, reply: ReplyTo },
+    Unusable { unusable: Unusable, reply: ReplyTo },
     Feed { works: Vec<LocalWork>, queue: Vec<QueuedJob>, reply: oneshot::Sender<FeedReport> },
     Order { order: QueueOrder, reply: oneshot::Sender<Result<(), QueueError>> },
     Status(Event),
@@ -230,6 +234,11 @@ impl OwnSite {
         self.send(|reply| Message::Evict { request, reply: ReplyTo::Own(reply) }, timeout).await
     }
 
+    /// Takes seats away from hosts on which the hook has failed.
+    pub async fn leave(&self, unusable: Unusable, timeout: Duration) -> Result<SiteAnswer, String> {
+        self.send(|reply| Message::Unusable { unusable, reply: ReplyTo::Own(reply) }, timeout).await
+    }
+
     /// Replaces the own work that the feed reported before by these `works`, and its jobs that wait by this `queue`.
     pub async fn feed(
         &self,
@@ -268,6 +277,7 @@ pub struct SiteTask {
     discovery: Discovery,
     requests: Arc<dyn Coordination>,
     metrics: Arc<Metrics>,
+    usable: Usable,
     sender: mpsc::Sender<Message>,
     messages: mpsc::Receiver<Message>,
     replies: BTreeMap<u64, Asked>,
@@ -308,6 +318,7 @@ impl SiteTask {
             discovery,
             requests,
             metrics,
+            usable: Usable::default(),
             sender: queue.sender,
             messages: queue.receiver,
             replies: BTreeMap::new(),
@@ -315,6 +326,12 @@ impl SiteTask {
             orders: BTreeMap::new(),
             next_token: 0,
         }
+    }
+
+    /// Goes by what the owner's hook has made usable.
+    #[must_use]
+    pub fn with_usable(self, usable: Usable) -> SiteTask {
+        SiteTask { usable, ..self }
     }
 
     /// Runs until the disk fails; the caller stops it by dropping the future.
@@ -368,6 +385,7 @@ impl SiteTask {
             Message::Status(event) => event,
             Message::Local { work, reply } => Event::Local { token: self.own_token(reply), work },
             Message::Evict { request, reply } => Event::Evict { token: self.own_token(reply), request },
+            Message::Unusable { unusable, reply } => Event::Unusable { token: self.own_token(reply), unusable },
             Message::Feed { works, queue, reply } => {
                 self.next_token += 1;
                 self.reports.insert(self.next_token, reply);
@@ -388,10 +406,11 @@ impl SiteTask {
                 self.next_token += 1;
                 let span = request_of(&request).map_or(Span::none(), of_message);
                 let (attempt, what) = request.about();
-                let attempt = attempt.map(|attempt| attempt.attempt);
-                span.in_scope(|| debug!(attempt, %from, what, "asked"));
+                let attempt = attempt.cloned();
+                let number = attempt.as_ref().map(|attempt| attempt.attempt);
+                span.in_scope(|| debug!(attempt = number, %from, what, "asked"));
                 let concern = Concern::of(&request);
-                self.replies.insert(self.next_token, Asked { reply, from: from.clone(), concern, span });
+                self.replies.insert(self.next_token, Asked { reply, from: from.clone(), attempt, concern, span });
                 Event::Request { from, network, token: ReplyToken(self.next_token), request }
             }
         };
@@ -403,7 +422,8 @@ impl SiteTask {
     fn own_token(&mut self, reply: ReplyTo) -> ReplyToken {
         self.next_token += 1;
         let from = self.discovery.site_id().clone();
-        self.replies.insert(self.next_token, Asked { reply, from, concern: Concern::None, span: Span::none() });
+        let asked = Asked { reply, from, attempt: None, concern: Concern::None, span: Span::none() };
+        self.replies.insert(self.next_token, asked);
         ReplyToken(self.next_token)
     }
 
@@ -482,8 +502,11 @@ impl SiteTask {
     }
 
     fn reply(&mut self, token: ReplyToken, mut answer: SiteAnswer) {
-        let Some(Asked { reply, from, concern, span }) = self.replies.remove(&token.0) else { return };
+        let Some(Asked { reply, from, attempt, concern, span }) = self.replies.remove(&token.0) else { return };
         let _entered = span.clone().entered();
+        if let (SiteAnswer::Booked { places, .. }, Some(attempt)) = (&mut answer, &attempt) {
+            self.usable.hide(attempt, places);
+        }
         match (&mut answer, concern) {
             (SiteAnswer::Status { decision, .. }, Concern::Inquiry(attempt)) => {
                 *decision = self.requests.status_of(&attempt, &from);

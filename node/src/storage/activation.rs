@@ -2,14 +2,20 @@
 //!
 //! Invariant: an event that is done, or given up, is never begun again.
 
+use std::collections::BTreeSet;
+
 use broker::{
-    ids::RequestId,
+    ids::{HostId, RequestId},
     ledger::Booking,
+    plan::Place,
     protocol::{AttemptId, Grant, hull},
     time::{Time, Window},
     trust::{PublicKey, RequestStatement},
 };
 use serde::{Deserialize, Serialize};
+
+/// How often other hosts of a class are tried for the seats of an activation.
+const HOST_ROUNDS_MAX: u32 = 3;
 
 /// What a hook runs for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -66,8 +72,12 @@ impl Terms {
 
     /// When a seat of them ends: where the reservation was lengthened, all of them end together.
     pub fn end_of(&self, grant: &Grant) -> Time {
-        let is_lengthened = hull(&self.grants).is_some_and(|last| last.end < self.window.end);
-        if is_lengthened { self.window.end } else { grant.window.end }
+        if self.is_lengthened() { self.window.end } else { grant.window.end }
+    }
+
+    /// Whether it goes on after its seats as they were booked first.
+    pub fn is_lengthened(&self) -> bool {
+        hull(&self.grants).is_some_and(|last| last.end < self.window.end)
     }
 }
 
@@ -103,6 +113,30 @@ pub struct GivenUp {
     pub why: String,
 }
 
+/// Hosts of classes that the hook could not make usable.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedHosts {
+    pub hosts: BTreeSet<HostId>,
+    /// How often others have been asked for.
+    pub rounds: u32,
+}
+
+impl FailedHosts {
+    fn is_none(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    /// Whether others are still tried in the place of the last ones.
+    pub fn may_move(&self) -> bool {
+        self.rounds <= HOST_ROUNDS_MAX
+    }
+
+    /// Whether a seat is bound to one of them.
+    pub fn has(&self, grant: &Grant) -> bool {
+        matches!(&grant.place, Place::Bound { host, .. } if self.hosts.contains(host))
+    }
+}
+
 /// What is on disk of one activation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActivationRecord {
@@ -121,8 +155,11 @@ pub struct ActivationRecord {
     pub stage: Stage,
     /// The event that it runs for.
     pub begun: Option<Begun>,
-    /// The last event that was given up.
+    /// The last event that was given up, on all hosts or on some.
     pub given_up: Option<GivenUp>,
+    /// Where `start` was given up, so that seats begin elsewhere.
+    #[serde(default, skip_serializing_if = "FailedHosts::is_none")]
+    pub failed: FailedHosts,
 }
 
 /// How a run has ended.
@@ -149,6 +186,7 @@ impl ActivationRecord {
             stage: Stage::New,
             begun: None,
             given_up: None,
+            failed: FailedHosts::default(),
         }
     }
 
@@ -170,9 +208,10 @@ impl ActivationRecord {
         }
     }
 
-    /// The run that was begun has ended at `now`; after more than `tries` failures the event is given up, and counts as done.
-    /// True when the event is over.
-    pub fn finish(&mut self, outcome: Outcome, now: Time, tries: u32) -> bool {
+    /// The run that was begun has ended at `now`; after more than `tries` failures the event is given up, and counts as done. Where it is
+    /// `start` on hosts of a class it is given up on these alone, on those of them that the hook `named` if it did, and goes on with what
+    /// the ledger gives instead. True when the event is over.
+    pub fn finish(&mut self, (outcome, named): (Outcome, &BTreeSet<HostId>), now: Time, tries: u32) -> bool {
         let Some(mut begun) = self.begun.take() else { return true };
         if let Outcome::Failed(why) = outcome {
             begun.failures = begun.failures.saturating_add(1);
@@ -181,6 +220,13 @@ impl ActivationRecord {
                 return false;
             }
             self.given_up = Some(GivenUp { event: begun.event, at: now, why });
+            let hosts = self.hosts_to_leave(begun.event, named);
+            if !hosts.is_empty() {
+                self.failed.hosts.extend(hosts);
+                self.failed.rounds = self.failed.rounds.saturating_add(1);
+                self.begun = Some(Begun { failures: 0, ..begun });
+                return false;
+            }
         }
         self.stage = match begun.event {
             ActivationEvent::Reserved => Stage::Reserved,
@@ -189,5 +235,16 @@ impl ActivationRecord {
             ActivationEvent::End | ActivationEvent::Cancelled => Stage::Over,
         };
         true
+    }
+
+    /// The hosts on which an event has failed and in whose place others may be had: those that seats of a class were bound to. What
+    /// lengthens a reservation stays on its hosts.
+    fn hosts_to_leave(&self, event: ActivationEvent, named: &BTreeSet<HostId>) -> BTreeSet<HostId> {
+        let bound = |grant: &Grant| matches!(grant.place, Place::Bound { .. }) && !self.failed.has(grant);
+        let may_leave = event == ActivationEvent::Start && !self.told.is_lengthened();
+        let bound = self.told.grants.iter().filter(|grant| may_leave && bound(grant)).map(|grant| grant.host().clone());
+        let bound: BTreeSet<HostId> = bound.collect();
+        let of_named: BTreeSet<HostId> = bound.intersection(named).cloned().collect();
+        if of_named.is_empty() { bound } else { of_named }
     }
 }

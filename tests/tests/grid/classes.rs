@@ -1,6 +1,6 @@
 //! Seats on one of a class: they move out of the way, survive hosts that go and crashes, and have a host from their start on.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path};
 
 use end_to_end::{Node, wait_until};
 use serde_json::{Value, json};
@@ -85,4 +85,64 @@ fn classes_are_bound_at_once_where_their_owner_says_so() {
     assert!(seats(&view)[0].1.is_null(), "{view}");
     let wrong = node.kolo(&["node", "--ledger-binding", "sometimes"]);
     assert!(wrong.code == Some(64) && wrong.err.contains("late"), "{wrong:?}");
+}
+
+#[test]
+fn a_reservation_whose_seat_has_moved_is_extended_where_it_is() {
+    let node = Node::start("alpha", &class(2), &[]);
+    let asked = ["submit", "-N", "1", "--per-host", "cpu=3", "-t", "1h", "--earliest", "now+2h"];
+    let view = node.kolo_json(&asked, 0);
+    let (id, first) = (view["id"].as_str().unwrap(), booked(&node).into_iter().next().unwrap());
+    let own = ["local", "add", "--host", &first, "--from", "now+2h", "--for", "2h", "--cpu", "4"];
+    let _ = node.kolo_json(&own, 0);
+    // The coordinator asks seldom where the seat is, and names the host that it has left.
+    let known = node.get(&format!("/v1/requests/{id}"));
+    assert_eq!(seats(&known)[0].0, *first, "{known}");
+    let extended = node.kolo_json(&["extend", id, "--by", "30min"], 0);
+    assert_ne!(seats(&extended["added"][0])[0].0, *first, "{extended}");
+}
+
+/// A hook that writes down what it is told, and fails to start what the file `bad` names; the first host is named by itself.
+fn picky_hook(directory: &Path) -> String {
+    let hook = directory.join("hook");
+    let script = format!(
+        "#!/bin/sh\ncd {}\necho \"$KOLO_EVENT $KOLO_HOSTS\" >> told\n[ \"$KOLO_EVENT\" = start ] || exit 0\n\
+         [ -e bad ] || echo \"$KOLO_HOSTS\" > bad\nif grep -qx -e all -e \"$KOLO_HOSTS\" bad; then\n\
+         echo \"failed host $KOLO_HOSTS\"; exit 1\nfi\n",
+        directory.display()
+    );
+    fs::write(&hook, script).unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    hook.display().to_string()
+}
+
+#[test]
+fn a_seat_whose_hook_fails_begins_on_another_host_and_is_lost_when_there_is_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let hook = picky_hook(directory.path());
+    let arguments = ["--activation-hook", &hook, "--activation-tries", "0"];
+    let mut node = Node::start("alpha", &class(2), &arguments);
+    let told = || fs::read_to_string(directory.path().join("told")).unwrap_or_default();
+    let starts =
+        || told().lines().filter_map(|line| line.strip_prefix("start ").map(str::to_owned)).collect::<Vec<_>>();
+    let asked = ["submit", "-N", "1", "--per-host", "cpu=3", "-t", "1h", "--earliest", "now+3s"];
+    let view = node.kolo_json(&asked, 0);
+    let path = format!("/v1/requests/{}", view["id"].as_str().unwrap());
+    let begun = node.wait_until("the host", &path, |view| seats(view)[0].1.is_null());
+    let host = seats(&begun)[0].0.as_str().unwrap().to_owned();
+    let bad = fs::read_to_string(directory.path().join("bad")).unwrap();
+    assert!(starts() == [bad.trim().to_owned(), host.clone()] && host != bad.trim(), "{}", told());
+    assert_eq!((begun["state"].as_str(), booked(&node)), (Some("active"), [host.clone()].into()));
+    let failed = &node.get("/v1/status")["failed_activations"][0];
+    assert_eq!(failed["event"], "start", "the owner learns of the host");
+    node.kill();
+    node.restart();
+    assert_eq!(seats(&node.get(&path))[0].0, *host);
+
+    fs::write(directory.path().join("bad"), "all\n").unwrap();
+    let view = node.kolo_json(&asked, 0);
+    let path = format!("/v1/requests/{}", view["id"].as_str().unwrap());
+    let lost = node.wait_until("the loss", &path, |view| view["state"] == "degraded");
+    assert!(lost["reservation"]["hosts"][0]["lost"].is_string(), "{lost}");
+    assert_eq!(booked(&node), [host].into(), "{}", told());
 }

@@ -2,7 +2,7 @@
 //!
 //! Until then such a seat has a host in the books like any other, so that the one check of room holds for it; together these hosts are the
 //! witness that every promise can be kept. The ledger gives it another host of its class where that makes room. Invariants: a seat that has
-//! begun never moves; who has moved is on disk, all at once, before anything that needs the room; other sites hear of it only through the
+//! begun never moves, unless the owner's hook fails on its host ([`unusable`]); who has moved is on disk, all at once, before anything that needs the room; other sites hear of it only through the
 //! schedules.
 //!
 //! What floats: seats on hosts of a class, unless the request names hosts, or its coordinator counts on the hosts that it has named
@@ -11,10 +11,12 @@
 mod arrangement;
 #[cfg(test)]
 mod tests;
+mod unusable;
 
 use std::collections::BTreeSet;
 
 pub(super) use self::arrangement::{Arrangement, Wanted};
+pub use self::unusable::Unusable;
 use super::{Booking, BookingRecord, Books, Ledger, Output, Record};
 use crate::{
     ids::{HostId, RequestId},

@@ -26,17 +26,28 @@ fn class() -> HostId {
 }
 
 /// Hosts n-0, n-1, ... of one class.
-fn books(numbers: impl IntoIterator<Item = usize>) -> Vec<HostLedger> {
+pub(super) fn books(numbers: impl IntoIterator<Item = usize>) -> Vec<HostLedger> {
     let one = |number: usize| HostLedger::new(host(&format!("n-{number}")), Schedule::default());
     numbers.into_iter().map(|number| one(number).in_class(Some(class()))).collect()
 }
 
-fn open(hosts: Vec<HostLedger>, incarnation: u64, kept: Vec<BookingRecord>, now: Now) -> (Ledger, Vec<BookingRecord>) {
+pub(super) fn open(
+    hosts: Vec<HostLedger>,
+    incarnation: u64,
+    kept: Vec<BookingRecord>,
+    now: Now,
+) -> (Ledger, Vec<BookingRecord>) {
     Ledger::open_with(id("site"), LedgerLimits::default(), incarnation, testing::open_gate(), hosts, kept, now)
 }
 
 /// A hold of seats on these hosts, `amount` on each, for `length` seconds.
-fn hold_on(of: &str, hosts: &[usize], (start, length): (i64, u64), amount: u64, may_substitute: bool) -> HoldRequest {
+pub(super) fn hold_on(
+    of: &str,
+    hosts: &[usize],
+    (start, length): (i64, u64),
+    amount: u64,
+    may_substitute: bool,
+) -> HoldRequest {
     let asked = format!(r#"{{"hosts":{},"duration":{length},"per_host":{{"cpu":{amount}}}}}"#, hosts.len());
     let asked: Request = serde_json::from_str(&asked).unwrap();
     let window = Window::starting(Time(start), Span(length));
@@ -52,28 +63,28 @@ fn hold_on(of: &str, hosts: &[usize], (start, length): (i64, u64), amount: u64, 
     }
 }
 
-fn hold(of: &str, host: usize, window: (i64, u64), amount: u64) -> HoldRequest {
+pub(super) fn hold(of: &str, host: usize, window: (i64, u64), amount: u64) -> HoldRequest {
     hold_on(of, &[host], window, amount, true)
 }
 
 /// What is on disk.
-type Disk = BTreeMap<AttemptId, BookingRecord>;
+pub(super) type Disk = BTreeMap<AttemptId, BookingRecord>;
 
-fn write(disk: &mut Disk, record: &Record) {
+pub(super) fn write(disk: &mut Disk, record: &Record) {
     disk.extend(record.put().iter().map(|booking| (booking.attempt.clone(), booking.clone())));
     if let Record::Gone(GoneRecord { attempt, .. }) | Record::Remove(attempt) = record {
         disk.remove(attempt);
     }
 }
 
-fn told(ledger: &mut Ledger, disk: &mut Disk, now: Now, request: SiteRequest) -> SiteAnswer {
+pub(super) fn told(ledger: &mut Ledger, disk: &mut Disk, now: Now, request: SiteRequest) -> SiteAnswer {
     let (answer, records) = ask(ledger, now, "entry", request);
     records.iter().for_each(|record| write(disk, record));
     drain(ledger, disk);
     answer
 }
 
-fn drain(ledger: &mut Ledger, disk: &mut Disk) {
+pub(super) fn drain(ledger: &mut Ledger, disk: &mut Disk) {
     while let Some(output) = ledger.poll_output() {
         if let Output::Persist(record) = output {
             write(disk, &record);
@@ -81,21 +92,21 @@ fn drain(ledger: &mut Ledger, disk: &mut Disk) {
     }
 }
 
-fn book(ledger: &mut Ledger, disk: &mut Disk, now: Now, hold: HoldRequest) -> SiteAnswer {
+pub(super) fn book(ledger: &mut Ledger, disk: &mut Disk, now: Now, hold: HoldRequest) -> SiteAnswer {
     let incarnation = ledger.version().incarnation;
     told(ledger, disk, now, SiteRequest::Book { hold, incarnation })
 }
 
-fn place(ledger: &Ledger, of: &str) -> Place {
+pub(super) fn place(ledger: &Ledger, of: &str) -> Place {
     let booking = ledger.bookings().find(|booking| booking.attempt.request.as_str() == of).unwrap();
     booking.grants[0].place.clone()
 }
 
-fn floating(host: usize) -> Place {
+pub(super) fn floating(host: usize) -> Place {
     Place::Floating { class: class(), host: HostId::new(&format!("n-{host}")).unwrap() }
 }
 
-fn bound(host: usize) -> Place {
+pub(super) fn bound(host: usize) -> Place {
     Place::Bound { class: class(), host: HostId::new(&format!("n-{host}")).unwrap() }
 }
 
@@ -310,6 +321,7 @@ enum Step {
     Later(u64),
     Restart,
     Hosts(Vec<usize>),
+    HookFails { host: usize, may_move: bool },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -326,6 +338,7 @@ fn step() -> impl Strategy<Value = Step> {
             |(host, (start, length), amount)| Step::Own { host, start, length, amount }),
         2 => (1_u64..60).prop_map(Step::Later),
         2 => Just(Step::Restart),
+        2 => (0_usize..4, prop::bool::weighted(0.8)).prop_map(|(host, may_move)| Step::HookFails { host, may_move }),
         1 => prop::collection::btree_set(0_usize..5, 3..5).prop_map(|hosts| Step::Hosts(hosts.into_iter().collect())),
     ]
 }
@@ -391,9 +404,23 @@ impl Site {
                 // What has begun on a host that is gone has nothing to be checked against.
                 self.bound.clear();
             }
+            Step::HookFails { host, may_move } => self.hook_fails(now, &bound(host), may_move),
         }
         drain(&mut self.ledger, &mut self.disk);
         self.check();
+    }
+
+    /// The hook fails for the first seat that is bound there: no seat of its booking is there any more, and none is forgotten.
+    fn hook_fails(&mut self, now: Now, place: &Place, may_move: bool) {
+        let is_there = |grant: &Grant| grant.place == *place && grant.window.end > now.utc;
+        let there = self.ledger.bookings().find(|one| !one.is_held() && one.grants.iter().any(is_there)).cloned();
+        let Some(before) = there else { return };
+        let unusable = Unusable { attempt: before.attempt.clone(), hosts: [place.host().clone()].into(), may_move };
+        self.ledger.handle(now, Event::Unusable { token: ReplyToken(1), unusable });
+        let after = self.ledger.bookings().find(|one| one.attempt == before.attempt).unwrap();
+        assert!(!after.grants.iter().any(is_there));
+        assert_eq!(after.grants.len() + after.lost.len(), before.grants.len() + before.lost.len());
+        self.bound.retain(|(attempt, _), _| *attempt != before.attempt);
     }
 
     fn check(&mut self) {

@@ -27,11 +27,7 @@ impl<B: Books> Ledger<B> {
         let (before, mut after) = moves.map(|moves| self.moved(moves)).unwrap_or_default();
         after.extend_from_slice(grants);
         match user {
-            None => {
-                if let Some(plan) = &mut self.queue.plan {
-                    plan.exchange(&before, &after, Cause::Owner);
-                }
-            }
+            None => self.queue.exchange(&before, &after),
             Some(now) => {
                 if let Some(plan) = self.plan_around(now, &before, &after)? {
                     self.queue.plan = Some(plan);

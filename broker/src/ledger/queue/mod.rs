@@ -133,8 +133,13 @@ impl Queue {
 
     /// This is free again.
     pub(super) fn release(&mut self, grants: &[Grant]) {
+        self.exchange(grants, &[]);
+    }
+
+    /// The owner has come to give this for that.
+    pub(super) fn exchange(&mut self, before: &[Grant], after: &[Grant]) {
         if let Some(plan) = &mut self.plan {
-            plan.exchange(grants, &[], Cause::User);
+            plan.exchange(before, after, Cause::Owner);
         }
     }
 

@@ -21,7 +21,7 @@ use super::{Context, path_of, waiting};
 use crate::{
     api::request_view::{RequestView, ReservationView, ReservedHost},
     cli::{
-        client::request_path,
+        client::{Client, request_path},
         error::CliError,
         exit::Exit,
         output::{Look, Report},
@@ -52,6 +52,29 @@ pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
         Some(base) => client.get(&request_path(base.as_str()))?,
         None => named,
     };
+    let wrong = match extend(context, &client, args, &before) {
+        Err(wrong) if before.reservation.as_ref().is_some_and(has_open_hosts) => wrong,
+        result => return result,
+    };
+    // A host of a class may have been another one by then. Its site has bound it now.
+    match client.post::<RequestView>(&format!("{}/repair", request_path(before.id.as_str())), &()) {
+        Ok(after) if places(&after) != places(&before) => extend(context, &client, args, &after),
+        Ok(_) | Err(_) => Err(wrong),
+    }
+}
+
+/// Whether it is open which host of a class some seat has.
+fn has_open_hosts(reservation: &ReservationView) -> bool {
+    reservation.hosts.iter().any(|host| host.class.is_some())
+}
+
+/// Where the seats are.
+fn places(view: &RequestView) -> Vec<(&str, &str)> {
+    let hosts = view.reservation.iter().flat_map(|reservation| &reservation.hosts);
+    hosts.map(|host| (host.site.as_str(), host.host.as_str())).collect()
+}
+
+fn extend(context: &mut Context, client: &Client, args: &ExtendArgs, before: &RequestView) -> Result<Exit, CliError> {
     let reservation = before.reservation.as_ref().filter(|_| before.state.is_reserved());
     let Some(reservation) = reservation.filter(|reservation| reservation.end > context.time()) else {
         let why = format!("request {} is {}: there is nothing to go on from", before.id, before.state);
@@ -62,12 +85,12 @@ pub fn run(context: &mut Context, args: &ExtendArgs) -> Result<Exit, CliError> {
         return Err(CliError::not_extended(why));
     }
     let end = format_time(reservation.end, context.now.time_zone());
-    let requests = requests_behind(&before, reservation, seconds_of(args.by))?;
+    let requests = requests_behind(before, reservation, seconds_of(args.by))?;
     let mut added = Vec::with_capacity(requests.len());
     for Behind { request, alike, plan } in requests {
         let is_handed_in = plan.is_some();
-        let one = with_budget_of(&client, request, alike, context.usual_budget()?)
-            .and_then(|request| signing::submission(context, &client, &args.key, request, plan))
+        let one = with_budget_of(client, request, alike, context.usual_budget()?)
+            .and_then(|request| signing::submission(context, client, &args.key, request, plan))
             .and_then(|submission| waiting::submit_and_wait(client.clone(), submission, None));
         let wrong = match one {
             Ok(view) if fits(&view, reservation) => {

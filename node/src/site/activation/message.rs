@@ -206,6 +206,7 @@ mod tests {
             stage: Stage::Reserved,
             begun: Some(Begun { event: ActivationEvent::Start, runs: 2, failures: 1 }),
             given_up: None,
+            failed: Default::default(),
         }
     }
 

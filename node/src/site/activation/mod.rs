@@ -1,6 +1,7 @@
 //! Activation: the owner's hook runs when reservations at this site come, begin, change and go, so that they become usable.
 //!
-//! One task looks at the ledger when it has changed and when a start or an end is due, and runs the hook. A reservation and
+//! One task looks at the ledger when it has changed and when a start or an end is due, and runs the hook. Where `start` fails on hosts of a
+//! class it has the ledger try others. A reservation and
 //! what lengthens it on the same hosts are one activation ([`parts`]). Invariant: that an
 //! event is begun is on disk before its run, that it is over before the next run for the activation; so no event that is over
 //! ever runs the hook again, and one that the end of the node has cut off runs it again with a higher `KOLO_RUN`. An activation
@@ -13,14 +14,14 @@ mod parts;
 mod process;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use broker::{
-    ids::RequestId,
-    ledger::{Booking, Ledger},
+    ids::{HostId, RequestId},
+    ledger::{Booking, Ledger, Unusable},
     protocol::AttemptId,
     time::{Span, Time},
     trust::{RequestStatement, SignedText},
@@ -48,10 +49,13 @@ use crate::{
         metrics::Metrics,
         span::of_request,
     },
-    site::task::SharedLedger,
+    site::{
+        task::{OwnSite, SharedLedger},
+        usable::Usable,
+    },
     storage::{
         Change, Store, StoreError,
-        activation::{ActivationEvent, ActivationRecord, Begun, Outcome, Terms},
+        activation::{ActivationEvent, ActivationRecord, Begun, Outcome, Stage, Terms},
     },
 };
 
@@ -68,6 +72,8 @@ const BACK_OFF: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(60);
 /// How long what lengthens a reservation waits for the rest of it: hosts that give different amounts take a request each.
 const APART_WAIT: Duration = Duration::from_secs(10);
+/// How long the ledger may take to give seats other hosts.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Events given up that are shown.
 const GIVEN_UP_SHOWN: usize = 16;
 
@@ -120,6 +126,10 @@ pub struct Surroundings {
     pub metrics: Arc<Metrics>,
     /// Shows what was given up.
     pub shown: Activations,
+    /// Is asked for other hosts.
+    pub own_site: OwnSite,
+    /// Is told what is usable.
+    pub usable: Usable,
 }
 
 pub struct Activator {
@@ -141,7 +151,18 @@ pub struct Activator {
     runs: JoinSet<(AttemptId, Run)>,
 }
 
-/// Something to be done for an activation.
+/// What there is to do at a look.
+#[derive(Default)]
+struct ToDo {
+    /// Runs of the hook.
+    due: Vec<Due>,
+    /// Seats on hosts where `start` was given up.
+    unusable: Vec<Unusable>,
+    /// Records of no more use.
+    forgotten: Vec<AttemptId>,
+}
+
+/// A run of the hook for an activation.
 struct Due {
     attempt: AttemptId,
     event: ActivationEvent,
@@ -159,6 +180,8 @@ impl Activator {
             return None;
         }
         records.iter().for_each(|record| around.shown.note(record));
+        let usable = records.iter().filter(|record| is_usable(record)).map(|record| record.attempt.clone());
+        around.usable.begin(usable.collect());
         Some(Activator {
             around,
             hook: Arc::new(Hook { command: hook.0, timeout, path: config.search_path.clone() }),
@@ -204,7 +227,16 @@ impl Activator {
 
     /// Begins what is due; the latest time of the next look.
     async fn look(&mut self) -> Result<Instant, StoreError> {
-        let (mut due, forgotten, next_at) = self.due();
+        let (ToDo { mut due, unusable, forgotten }, mut next_at) = self.due();
+        for unusable in unusable {
+            let attempt = unusable.attempt.clone();
+            // What the ledger gives instead, or that it gives nothing, is on disk, and is looked at next.
+            if let Err(why) = self.around.own_site.leave(unusable, LEAVE_TIMEOUT).await {
+                warn!(request = %attempt.request, why, "the ledger has not given other hosts; it is asked again");
+                self.again_at.insert(attempt, Instant::now() + BACK_OFF);
+            }
+            next_at = next_at.min(Instant::now() + BACK_OFF);
+        }
         // What frees a host comes first.
         due.sort_by_key(|due| due.event);
         let mut changes: Vec<Change> = forgotten.iter().cloned().map(Change::ForgetActivation).collect();
@@ -224,6 +256,7 @@ impl Activator {
         for attempt in &forgotten {
             self.records.remove(attempt);
             self.again_at.remove(attempt);
+            self.around.usable.forget(attempt);
         }
         self.around.store.commit(changes).await?;
         for (attempt, telling) in tellings {
@@ -241,11 +274,11 @@ impl Activator {
         self.running.iter().find(|(_, id)| **id == task).map(|(attempt, _)| attempt.clone())
     }
 
-    /// What is to be done now, which records are of no more use, and when to look again.
-    fn due(&mut self) -> (Vec<Due>, Vec<AttemptId>, Instant) {
+    /// What is to be done now, and when to look again.
+    fn due(&mut self) -> (ToDo, Instant) {
         let (now, instant, now_ms) = (self.around.clock.now().utc, Instant::now(), unix_ms());
         let mut next_at = instant + LOOK_AGAIN;
-        let (mut due, mut forgotten) = (Vec::new(), Vec::new());
+        let mut to_do = ToDo::default();
         let shared = self.around.ledger.clone();
         let ledger = shared.lock();
         self.read_bases(&ledger);
@@ -264,7 +297,7 @@ impl Activator {
             match next(record, extent, now, self.early) {
                 Next::Wait(None) => {}
                 Next::Wait(Some(at)) => next_at = next_at.min(instant + until(at, now_ms)),
-                Next::Forget => forgotten.push(attempt.clone()),
+                Next::Forget => to_do.forgotten.push(attempt.clone()),
                 Next::Run(event) => {
                     // Its end does not wait for what has failed before.
                     let again_at = self.again_at.get(attempt).copied().filter(|_| is_again(record, event));
@@ -273,19 +306,22 @@ impl Activator {
                     let joins_until = apart_until.map(|until| until.min(instant + starts_in.unwrap_or_default()));
                     match again_at.or(joins_until).filter(|at| *at > instant) {
                         Some(at) => next_at = next_at.min(at),
-                        None => due.push(Due {
-                            attempt: attempt.clone(),
-                            event,
-                            booking: booking.cloned(),
-                            terms: extent.map(Extent::terms),
-                        }),
+                        None => match unusable_hosts(record, extent, event) {
+                            Some(unusable) => to_do.unusable.push(unusable),
+                            None => to_do.due.push(Due {
+                                attempt: attempt.clone(),
+                                event,
+                                booking: booking.cloned(),
+                                terms: extent.map(Extent::terms),
+                            }),
+                        },
                     }
                 }
             }
         }
         drop(ledger);
         self.apart_since = apart;
-        (due, forgotten, next_at)
+        (to_do, next_at)
     }
 
     /// Reads what bookings without a record lengthen, once each.
@@ -310,20 +346,23 @@ impl Activator {
             Outcome::Done => ("done".to_owned(), "done"),
             Outcome::Failed(why) => (format!("failed: {why}"), "failed"),
         };
-        let is_over = record.finish(run.outcome, now, self.tries);
+        let named: BTreeSet<HostId> = run.failed_hosts().collect();
+        let is_over = record.finish((run.outcome, &named), now, self.tries);
+        let leaves = outcome == "failed" && record.begun.as_ref().is_some_and(|begun| begun.failures == 0);
         if outcome == "done" {
             info!(booking, event = event.name(), run = count, "the hook has run");
         } else {
             let tried_again = !is_over;
             warn!(booking, event = event.name(), run = count, tried_again, how, "the hook has failed");
         }
-        if is_over && outcome == "failed" {
+        if (is_over || leaves) && outcome == "failed" {
             self.around.shown.note(record);
-        } else if !is_over {
+        }
+        if !is_over && !leaves {
             let wait = BACK_OFF.saturating_mul(1 << failures.min(10)).min(BACK_OFF_MAX);
             self.again_at.insert(attempt.clone(), Instant::now() + wait);
         }
-        let change = Change::Activation(Box::new(record.clone()));
+        let (change, is_usable) = (Change::Activation(Box::new(record.clone())), is_usable(record));
         let (log, what) =
             (self.log.clone(), format!("{} of {booking} (request {request}), run {count}: {how}", event.name()));
         let written = tokio::task::spawn_blocking(move || log.add(now, &what, &run.said)).await;
@@ -331,6 +370,9 @@ impl Activator {
             warn!(%error, log = %self.log.path().display(), "what the hook said is not kept");
         }
         self.around.store.commit(vec![change]).await?;
+        if is_usable {
+            self.around.usable.note(&attempt);
+        }
         // What is counted is on disk: a run that was counted and lost in a crash would be repeated.
         self.around.metrics.activated(event.name(), outcome);
         if is_over && outcome == "failed" {
@@ -351,6 +393,23 @@ pub fn base_named_by(statement: &SignedText) -> Option<RequestId> {
     let may_be = statement.text.contains("\"extends\"");
     let statement = may_be.then(|| statement.open::<RequestStatement>().ok()).flatten()?;
     statement.request.extends().cloned()
+}
+
+/// Whether the hook has made the hosts usable, as far as it ever will.
+fn is_usable(record: &ActivationRecord) -> bool {
+    matches!(record.stage, Stage::Started | Stage::Over)
+}
+
+/// The hosts that seats are to leave before `start` is run again; none when there are none.
+fn unusable_hosts(
+    record: Option<&ActivationRecord>,
+    extent: Option<Extent<'_>>,
+    event: ActivationEvent,
+) -> Option<Unusable> {
+    let (record, extent) = record.filter(|_| event == ActivationEvent::Start).zip(extent)?;
+    let is_there = !extent.terms().is_lengthened() && extent.grants.iter().any(|grant| record.failed.has(grant));
+    let (hosts, may_move) = (record.failed.hosts.clone(), record.failed.may_move());
+    is_there.then(|| Unusable { attempt: record.attempt.clone(), hosts, may_move })
 }
 
 /// Whether `event` was begun before.

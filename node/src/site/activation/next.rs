@@ -46,7 +46,9 @@ pub fn next(record: Option<&ActivationRecord>, extent: Option<Extent<'_>>, now: 
         return Next::Run(if is_ended { ActivationEvent::End } else { ActivationEvent::Cancelled });
     };
     if let Some(event) = begun {
-        return Next::Run(event);
+        // It has failed on all hosts, and there are no others.
+        let has_none = event == ActivationEvent::Start && extent.grants.is_empty();
+        return Next::Run(if has_none { ActivationEvent::Changed } else { event });
     }
     if !extent.is_like(Extent::from(&record.told)) {
         return Next::Run(ActivationEvent::Changed);
@@ -54,6 +56,7 @@ pub fn next(record: Option<&ActivationRecord>, extent: Option<Extent<'_>>, now: 
     let start = extent.window.start - early;
     match record.stage {
         Stage::Started => Next::Wait(Some(extent.window.end)),
+        _ if now >= start && extent.grants.is_empty() => Next::Wait(Some(extent.window.end)),
         // The ledger binds it in a moment, and says so.
         _ if now >= start && extent.grants.iter().any(|grant| grant.place.is_floating()) => Next::Wait(None),
         _ if now >= start => Next::Run(ActivationEvent::Start),

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString, io, process::Stdio, time::Duration};
 
+use broker::ids::HostId;
 use futures::{FutureExt as _, future::FusedFuture as _};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -32,6 +33,11 @@ impl Run {
     /// One that has failed, with nothing said.
     pub fn failed(why: &str) -> Run {
         Run { outcome: Outcome::Failed(why.to_owned()), said: String::new() }
+    }
+
+    /// The hosts that the hook says it has failed on, each in a line of its own.
+    pub fn failed_hosts(&self) -> impl Iterator<Item = HostId> {
+        self.said.lines().filter_map(|line| HostId::new(line.strip_prefix("failed host ")?.trim()).ok())
     }
 }
 

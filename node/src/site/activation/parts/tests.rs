@@ -15,7 +15,7 @@ use super::{
     super::next::{Next, next},
     *,
 };
-use crate::storage::activation::{ActivationEvent, Outcome};
+use crate::storage::activation::{ActivationEvent, Outcome, Stage};
 
 const TRIES: u32 = 1;
 /// How long a part waits for the rest.
@@ -244,7 +244,7 @@ impl World {
 
     fn runs_end(&mut self, outcome: &Outcome) {
         for attempt in std::mem::take(&mut self.running) {
-            self.disk.get_mut(&attempt).unwrap().finish(outcome.clone(), Time(self.now), TRIES);
+            self.disk.get_mut(&attempt).unwrap().finish((outcome.clone(), &BTreeSet::new()), Time(self.now), TRIES);
         }
     }
 
@@ -458,12 +458,52 @@ fn an_event_that_keeps_failing_is_given_up_and_the_story_goes_on() {
     let mut record = ActivationRecord::new(&base);
     for run in 1..=TRIES + 1 {
         record.begin(ActivationEvent::Reserved, Some(Terms::of(&base)));
-        let is_over = record.finish(Outcome::Failed("exit status: 1".to_owned()), Time(3), TRIES);
+        let is_over = record.finish((Outcome::Failed("exit status: 1".to_owned()), &BTreeSet::new()), Time(3), TRIES);
         assert_eq!(is_over, run == TRIES + 1);
     }
     assert_eq!(record.given_up.as_ref().map(|given_up| given_up.event), Some(ActivationEvent::Reserved));
     let start = next(Some(&record), Some((&base).into()), base.window.start, Span(0));
     assert_eq!(start, Next::Run(ActivationEvent::Start));
+}
+
+#[test]
+fn a_start_that_fails_on_hosts_of_a_class_is_given_up_there_alone_until_others_were_tried_often_enough() {
+    let on = |names: &[&str]| {
+        let mut base = booking(&BASE);
+        let one = base.grants[0].clone();
+        let bound = |(seat, name): (u32, &&str)| {
+            let (class, host) = (HostId::new("n").unwrap(), HostId::new(name).unwrap());
+            Grant { seat: SeatNumber(seat), place: Place::Bound { class, host }, ..one.clone() }
+        };
+        base.grants = (0..).zip(names).map(bound).collect();
+        base
+    };
+    let hosts = |names: &[&str]| -> BTreeSet<HostId> { names.iter().map(|name| HostId::new(name).unwrap()).collect() };
+    let fail = |record: &mut ActivationRecord, base: &Booking, named: &[&str]| {
+        let mut is_over = false;
+        for _ in 0..=TRIES {
+            record.begin(ActivationEvent::Start, Some(Terms::of(base)));
+            is_over = record.finish((Outcome::Failed("exit status: 1".to_owned()), &hosts(named)), Time(3), TRIES);
+        }
+        is_over
+    };
+    let mut record = ActivationRecord::new(&on(&["n-1", "n-2"]));
+    record.stage = Stage::Reserved;
+    assert!(!fail(&mut record, &on(&["n-1", "n-2"]), &["n-2", "n-9"]));
+    assert_eq!((&record.failed.hosts, record.failed.may_move()), (&hosts(&["n-2"]), true), "the one that it named");
+    let again = next(Some(&record), Some((&on(&["n-1", "n-3"])).into()), Time(BASE.window.0), Span(0));
+    assert_eq!(again, Next::Run(ActivationEvent::Start));
+    assert!(!fail(&mut record, &on(&["n-1", "n-3"]), &[]));
+    assert_eq!(record.failed.hosts, hosts(&["n-1", "n-2", "n-3"]), "it named none");
+    for round in 4..=5 {
+        assert!(!fail(&mut record, &on(&[&format!("n-{round}")]), &[]));
+    }
+    assert!(!record.failed.may_move() && record.stage == Stage::Reserved);
+    let none = next(Some(&record), Some((&on(&[])).into()), Time(BASE.window.0), Span(0));
+    assert_eq!(none, Next::Run(ActivationEvent::Changed), "the ledger has no more");
+    // Fixed hosts stay.
+    let mut fixed = ActivationRecord::new(&booking(&BASE));
+    assert!(fail(&mut fixed, &booking(&BASE), &[]) && fixed.failed.hosts.is_empty());
 }
 
 #[test]
@@ -474,6 +514,6 @@ fn what_has_come_and_gone_while_the_node_was_down_is_not_told() {
     assert_eq!(next(None, Some((&without_hosts).into()), Time(0), Span(0)), Next::Wait(None));
     let mut record = ActivationRecord::new(&base);
     record.begin(ActivationEvent::Reserved, Some(Terms::of(&base)));
-    record.finish(Outcome::Done, Time(1), TRIES);
+    record.finish((Outcome::Done, &BTreeSet::new()), Time(1), TRIES);
     assert_eq!(next(Some(&record), None, base.window.end, Span(0)), Next::Run(ActivationEvent::End));
 }
