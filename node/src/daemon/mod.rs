@@ -26,6 +26,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, watch},
     task::JoinSet,
+    time::timeout,
 };
 use tracing::{info, warn};
 
@@ -84,6 +85,8 @@ const REMEMBERED_PEERS_MAX: usize = 64;
 const RENEW_PRICES_EVERY: Duration = Duration::from_hours(1);
 /// How long open API calls may go on when the node stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
+/// How long each of what runs beside the site and discovery may take to end after that.
+const CLOSE_GRACE: Duration = Duration::from_secs(3);
 
 /// Runs a node until a signal to stop (SIGINT, SIGTERM) or its disk fails.
 ///
@@ -188,12 +191,19 @@ async fn run_from(
     result
 }
 
-/// Ends what runs beside the site, and discovery last.
+/// Ends what runs beside the site, and discovery last; what does not end in time is cut off.
 async fn close(mut beside: JoinSet<()>, discovery: Discovery, store: &Store) {
-    beside.shutdown().await;
-    remember_peers(&discovery, store, Vec::new()).await;
-    discovery.shutdown().await;
-    info!("stopped");
+    let of_peers = async {
+        remember_peers(&discovery, store, Vec::new()).await;
+        discovery.shutdown().await;
+    };
+    let are_over =
+        [timeout(CLOSE_GRACE, beside.shutdown()).await.is_ok(), timeout(CLOSE_GRACE, of_peers).await.is_ok()];
+    if are_over == [true; 2] {
+        info!("stopped");
+    } else {
+        warn!("stopped; what did not end in time is cut off");
+    }
 }
 
 fn coordinator(
@@ -322,7 +332,7 @@ async fn serve(
     watching.abort();
     stop.send_replace(true);
     changes.stop();
-    if tokio::time::timeout(STOP_GRACE, doors.join_all()).await.is_err() {
+    if timeout(STOP_GRACE, doors.join_all()).await.is_err() {
         info!("calls that were still open are cut off");
     }
     result

@@ -1,8 +1,12 @@
 //! What an owner changes while the node runs: the site is emptied, and the configuration is read again.
 
-use std::fs;
+use std::{
+    fs,
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
-use end_to_end::{Node, hosts, wait_until};
+use end_to_end::{Node, hosts, wait_until, write};
 use serde_json::json;
 
 fn submit(node: &Node, user_wants: &[&str], exit: i32) {
@@ -111,4 +115,28 @@ fn prices_are_changed_by_a_reload_and_nobody_pays_without_having_agreed() {
     with_price("6.00");
     let ended = node.kolo(&["reload"]);
     assert!(ended.err.contains("price[0].per_hour.cpu: write \"6.00\", with quotes"), "{ended:?}");
+}
+
+#[test]
+fn a_node_that_plans_a_long_batch_stops_within_seconds() {
+    let mut node = Node::first("alpha", &hosts("a", 64));
+    let request = r#"{"hosts":3,"duration":3600,"total":{"cpu":3000}}"#;
+    let directory = tempfile::tempdir().unwrap();
+    let file = write(directory.path(), "batch.jsonl", &format!("{request}\n").repeat(1_000));
+    let plan = |node: &Node| {
+        let mut plan = node.command(&["batch", "plan", "--policy", "slices:1", "--alternatives", "1000"]);
+        plan.arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    // One of two is refused, since the other is being planned.
+    let mut plans = [plan(&node), plan(&node)];
+    let mut has_ended = || plans.iter_mut().any(|plan| plan.try_wait().unwrap().is_some());
+    wait_until("one to be refused", &mut has_ended, |ended| *ended);
+    // Hosts are looked for in less time than these calls take.
+    let body = format!("{{\"requests\":[{request}]}}");
+    assert!((0..20).all(|_| node.post("/v1/batches/plan", &body).0 == 503), "{}", node.log());
+    let asked = Instant::now();
+    let status = node.stop();
+    let took = asked.elapsed();
+    assert!(status.success() && took < Duration::from_secs(10), "{status} after {took:?}; {}", node.log());
+    assert!(plans.iter_mut().all(|plan| !plan.wait().unwrap().success()), "it was cut off");
 }
