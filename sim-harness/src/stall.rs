@@ -43,7 +43,7 @@ use crate::{
             cluster::Cluster,
             launch::{Launch, NodeSetup, NodeTiming},
             machine::{make_run_dir, seconds_since_epoch},
-            place::{Place, own_loopback},
+            place::{PROXIES, Place, own_loopback},
             wait::{Interrupt, Wait},
             wire::Freshness,
         },
@@ -185,7 +185,7 @@ async fn start_site(
     let identity = Identity::generate()?;
     let books = Books::of(identity.site_id().clone(), entries);
     let mut config = DiscoveryConfig::new(GridId::new(grid)?, Arc::new(books));
-    config.listen = vec![format!("/ip4/{}/tcp/0", own_loopback(78, number)).parse()?];
+    config.listen = vec![format!("/ip4/{}/tcp/0", own_loopback(PROXIES, number)).parse()?];
     config.bootstrap = vec![address.parse()?];
     config.gossip = !entries.is_empty();
     let (discovery, inbound) = discovery::start(identity, config).await?;

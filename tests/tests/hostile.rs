@@ -9,14 +9,13 @@ use end_to_end::grid_figures;
 fn honest_users_of_an_open_grid_get_hosts_while_others_hoard_and_block_them() {
     let size = ["--nodes", "5", "--hosts", "20", "--free", "--hosts-per-request", "2"];
     let figures =
-        grid_figures(&[&size[..], &["--hostile", "1", "--rate", "1", "--duration", "8s", "--seed", "3"]].concat());
-    // What the first attacker has hoarded stays, and the second one has a share of its own: identities are free.
+        grid_figures(&[&size[..], &["--hostile", "2", "--rate", "1", "--duration", "8s", "--seed", "3"]].concat());
+    // At equal priority two attackers take the processors from the nodes, which says nothing of what they do to them.
     for phase in &figures["hostile"].as_array().unwrap()[..2] {
         assert_eq!(phase["reserved"], phase["requests"], "{figures}");
     }
-    assert_eq!(figures["hostile"][2]["failed"], 0, "{figures}");
     let granted = |phase: usize, attack: &str| figures["hostile"][phase]["deeds"]["granted"][attack].as_u64().unwrap();
-    // The two attackers have one share, since they are of one network: which of them gets it first is chance.
+    // All attackers of a phase have one share, since they are of one network: which of them gets it first is chance.
     let hoarded = [1, 2].map(|phase| granted(phase, "hoard"));
     assert!(hoarded.iter().sum::<u64>() > 0 && granted(1, "hoard") + granted(1, "block") >= 5, "{figures}");
     // At each of five sites one of four hosts at a time, and all of the time that there is in seven days.

@@ -100,7 +100,7 @@ impl ConnectionGate {
         if self.established >= self.limits.inbound_max() {
             return Err(Refused::Full);
         }
-        let spared = |prefix: &Prefix| self.limits.loopback_exempt && prefix.is_loopback();
+        let spared = |prefix: &Prefix| self.limits.loopback_exempt && prefix.is_this_machine();
         if let Some(prefix) = Prefix::of(remote).filter(|prefix| !spared(prefix)) {
             let count = self.counts.get(&prefix).copied().unwrap_or(0);
             if count >= self.limits.inbound_per_prefix_max {

@@ -44,7 +44,7 @@ pub struct Limits {
     pub inbound_per_prefix_per_s: u32,
     /// Inbound connections a second from anywhere; ten times as many may come at once. A handshake costs about 1 ms.
     pub inbound_per_s: u32,
-    /// Whether the limits on prefixes spare loopback, where the nodes of a test grid share one address.
+    /// Whether the limits on prefixes spare this machine (127.0.0.0/16, ::1), where the nodes of a test grid share one address.
     pub loopback_exempt: bool,
     /// Bytes a second that are read from one connection; twice as many may come at once. More waits at the sender.
     pub read_per_connection_per_s: u32,

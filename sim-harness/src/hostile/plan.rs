@@ -1,6 +1,6 @@
 //! What a hostile peer does to whom, and the count of what it did.
 
-use std::{collections::BTreeMap, sync::Mutex};
+use std::{collections::BTreeMap, net::Ipv4Addr, sync::Mutex};
 
 use clap::ValueEnum;
 use discovery::{GridId, Multiaddr};
@@ -56,6 +56,8 @@ pub struct AttackPlan {
     pub targets: Vec<Multiaddr>,
     /// What to do, all at once; all there is when empty.
     pub attacks: Vec<Attack>,
+    /// The address of this machine that all connections come from.
+    pub from: Ipv4Addr,
 }
 
 impl AttackPlan {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::Ipv4Addr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -100,6 +101,7 @@ fn plan(victim: &Node, attacks: &[Attack]) -> AttackPlan {
         grid: GridId::new("test").unwrap(),
         targets: victim.discovery.listen_addresses(),
         attacks: attacks.to_vec(),
+        from: Ipv4Addr::LOCALHOST,
     }
 }
 

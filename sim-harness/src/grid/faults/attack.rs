@@ -9,6 +9,7 @@ use std::{
     collections::BTreeMap,
     env,
     io::Read,
+    net::Ipv4Addr,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -32,9 +33,21 @@ use crate::{
 
 /// Between two looks at the memory of the nodes.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
-/// The phases in the order in which they are run: the name in reports and in labels of requests, and the attackers' niceness, where there
-/// are some. The polite ones have the lowest priority, the others that of the nodes.
-pub const PHASES: [(&str, Option<&str>); 3] = [("baseline", None), ("polite", Some("19")), ("equal", Some("0"))];
+/// The phases in the order in which they are run: the name in reports and in labels of requests, and the attackers, where there are some.
+/// The polite ones have the lowest priority, the others that of the nodes.
+pub const PHASES: [(&str, Option<Manner>); 3] = [
+    ("baseline", None),
+    ("polite", Some(Manner { niceness: "19", from: Ipv4Addr::new(127, 66, 1, 1) })),
+    ("equal", Some(Manner { niceness: "0", from: Ipv4Addr::new(127, 66, 2, 1) })),
+];
+
+/// How attackers run.
+#[derive(Debug, Clone, Copy)]
+pub struct Manner {
+    niceness: &'static str,
+    /// Where they come from: to a node all attackers of a phase are of one network, and those of the next one of another.
+    from: Ipv4Addr,
+}
 
 /// What a phase cost.
 #[derive(Debug, Clone, Serialize)]
@@ -71,12 +84,12 @@ impl Attackers {
     /// Starts `count` attackers on all nodes, which attack in the ways named, or in all where none is.
     pub fn start(
         cluster: &Cluster,
-        niceness: Option<&str>,
+        manner: Option<Manner>,
         count: usize,
         attacks: &[Attack],
     ) -> anyhow::Result<Attackers> {
         let mut attackers = Attackers { children: Vec::new() };
-        let Some(niceness) = niceness else { return Ok(attackers) };
+        let Some(Manner { niceness, from }) = manner else { return Ok(attackers) };
         let own = env::current_exe().context("the place of this binary is unknown")?;
         let mut command = Command::new("nice");
         command.args(["-n", niceness]).arg(own).args(["attacker", "--grid", &cluster.launch.grid]);
@@ -87,6 +100,10 @@ impl Attackers {
         }
         for attack in attacks.iter().filter_map(|attack| attack.to_possible_value()) {
             command.args(["--attack", attack.get_name()]);
+        }
+        // Elsewhere the system has no other addresses of its own.
+        if cfg!(target_os = "linux") {
+            command.args(["--from", &from.to_string()]);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         for _ in 0..count {
@@ -151,6 +168,24 @@ impl Drop for Attackers {
             let _ = child.wait();
         }
     }
+}
+
+/// Takes back what nodes have promised to others than nodes of the grid, so that the next attackers find it as these did.
+pub fn take_back(cluster: &Cluster) -> anyhow::Result<()> {
+    let sites = cluster.sites();
+    for node in cluster.nodes() {
+        let client = node.client();
+        let bookings = client.ledger().with_context(|| node.name.clone())?.bookings;
+        let of_others = bookings.into_iter().filter(|booking| !sites.contains(&booking.entry_point));
+        for booking in of_others {
+            match client.take_back(&booking.request) {
+                // A hold, or one that has lapsed since.
+                Err(error) if matches!(error.status, Some(404 | 409)) => {}
+                taken => taken.with_context(|| node.name.clone())?,
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The nodes' counters about bad behaviour, summed. A node that does not answer just now is left out.

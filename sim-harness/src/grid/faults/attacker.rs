@@ -5,6 +5,7 @@
 
 use std::{
     io::{self, Read},
+    net::Ipv4Addr,
     process::ExitCode,
 };
 
@@ -24,6 +25,9 @@ pub struct AttackerArgs {
     /// Multiaddr of a victim; may be repeated.
     #[arg(long, required = true)]
     target: Vec<Multiaddr>,
+    /// Address of this machine that its connections come from.
+    #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
+    from: Ipv4Addr,
     /// One way to attack; may be repeated [default: all].
     #[arg(long)]
     attack: Vec<Attack>,
@@ -31,8 +35,8 @@ pub struct AttackerArgs {
 
 /// Attacks until standard input ends, and prints what it did.
 pub fn run(args: &AttackerArgs) -> anyhow::Result<ExitCode> {
-    let plan =
-        AttackPlan { grid: GridId::new(&args.grid)?, targets: args.target.clone(), attacks: args.attack.clone() };
+    let AttackerArgs { grid, target, from, attack } = args;
+    let plan = AttackPlan { grid: GridId::new(grid)?, targets: target.clone(), attacks: attack.clone(), from: *from };
     let tally = Tally::new();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {

@@ -111,6 +111,12 @@ impl Client {
         answer(&format!("DELETE /v1/requests/{id}"), self.authorized(call).call())
     }
 
+    /// Takes the node's hosts back from the request, as their owner.
+    pub fn take_back(&self, id: &str) -> Result<(), ClientError> {
+        let call = self.agent.delete(format!("{}/v1/local/promised/{id}", self.base));
+        answer(&format!("DELETE /v1/local/promised/{id}"), self.authorized(call).call()).map(|_: Value| ())
+    }
+
     /// The request's state, once it is settled or `wait` is over.
     pub fn settled(&self, id: &str, wait: Duration) -> Result<RequestView, ClientError> {
         self.get(&format!("/v1/requests/{id}?wait_ms={}&until=settled", wait.as_millis()), wait)

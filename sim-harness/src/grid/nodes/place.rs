@@ -6,6 +6,10 @@ use std::net::Ipv4Addr;
 
 /// Nodes numbered in one block of 256 addresses.
 const BLOCK: usize = 250;
+/// The first block of addresses of nodes, and that of others which stand before them: no connection is dialled from there, so none can
+/// take the port of a node that is down for a moment; and to a node all of them are its own machine.
+pub const NODES: usize = 1;
+pub const PROXIES: usize = 101;
 
 /// Where a node listens.
 #[derive(Debug, Clone)]
@@ -28,7 +32,7 @@ impl Place {
 
     /// A place on loopback for the node with number `index`.
     pub fn loopback(index: usize) -> Place {
-        Place::at(format!("/ip4/{}/tcp/0", own_loopback(77, index)))
+        Place::at(format!("/ip4/{}/tcp/0", own_loopback(NODES, index)))
     }
 
     /// A place for the node with number `index` of those that share a process.
@@ -37,10 +41,10 @@ impl Place {
     }
 }
 
-/// A loopback address for the node with number `index`. Where the system has the whole of 127/8, each node has an address of its
-/// own: connections are dialled from 127.0.0.1, so none of them can take the port of a node that is down for a moment.
-pub fn own_loopback(second: u8, index: usize) -> Ipv4Addr {
-    if cfg!(target_os = "linux") { numbered(127, second, index) } else { Ipv4Addr::LOCALHOST }
+/// A loopback address for the node with number `index`, counted from a block of addresses. Where the system has the whole of 127/8, each
+/// node has an address of its own, and connections are dialled from 127.0.0.1.
+pub fn own_loopback(block: usize, index: usize) -> Ipv4Addr {
+    if cfg!(target_os = "linux") { numbered(127, 0, block * BLOCK + index) } else { Ipv4Addr::LOCALHOST }
 }
 
 /// The address `first.second.x.y` of the node with number `index`.
@@ -57,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_thousand_nodes_have_a_thousand_addresses() {
-        let addresses: BTreeSet<Ipv4Addr> = (0..1000).map(|index| numbered(127, 77, index)).collect();
+        let addresses: BTreeSet<Ipv4Addr> = (0..1000).map(|index| own_loopback(NODES, index)).collect();
         assert_eq!(addresses.len(), 1000);
         assert!(addresses.iter().all(Ipv4Addr::is_loopback));
         assert_eq!(numbered(10, 1, 250).to_string(), "10.1.1.1");

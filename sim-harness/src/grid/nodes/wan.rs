@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::place::{Place, own_loopback};
+use super::place::{NODES, PROXIES, Place, own_loopback};
 
 /// Bytes that are lost together.
 const SEGMENT_BYTES: usize = 1400;
@@ -85,8 +85,8 @@ impl Wan {
     /// an address of its own, nobody else takes it.
     pub fn place(&self, index: usize) -> anyhow::Result<Place> {
         let open = || -> io::Result<_> {
-            let node = std::net::TcpListener::bind((own_loopback(77, index), 0))?.local_addr()?;
-            let proxy = std::net::TcpListener::bind((own_loopback(78, index), 0))?;
+            let node = std::net::TcpListener::bind((own_loopback(NODES, index), 0))?.local_addr()?;
+            let proxy = std::net::TcpListener::bind((own_loopback(PROXIES, index), 0))?;
             proxy.set_nonblocking(true)?;
             let _entered = self.runtime.enter();
             Ok((node, proxy.local_addr()?, TcpListener::from_std(proxy)?))
