@@ -63,9 +63,8 @@ figures! {
     evicted: "evicted",
     /// Changes of an owner's prices.
     price_changes: "price changes",
-    /// Holds refused for another price; for the budget, with what was charged before.
+    /// Holds refused for another price.
     refused_price: "refused for a price",
-    refused_budget: "refused for a budget",
     /// Times that an owner began to empty a site.
     drained: "drained",
     /// Holds refused there.
@@ -134,7 +133,6 @@ impl Figures {
         let SiteAnswer::Refused(Refusal { reason, .. }) = answer else { return };
         self.refused_price += u64::from(matches!(reason, RefusalReason::PriceChanged { .. }));
         let RefusalReason::NotAllowed(denial) = reason else { return };
-        self.refused_budget += u64::from(denial.rule == Rule::Budget);
         self.refused_draining += u64::from(denial.rule == Rule::Draining);
         self.refused_own += u64::from(denial.rule == Rule::OwnQueue);
         self.refused_lapses += u64::from(denial.rule == Rule::LapsedHolds);
