@@ -90,13 +90,14 @@ pub fn prepare() -> Result<PathBuf, CgroupError> {
     if !runs.join("cgroup.kill").exists() {
         return Err(CgroupError::NoKill);
     }
-    if !enable(base)? {
+    if is_occupied(base)? {
         make_directory(&runs.join(NODE))?;
         join(&runs.join(NODE))?;
-        if !enable(base)? {
+        if is_occupied(base)? {
             return Err(CgroupError::Shared(base.to_owned()));
         }
     }
+    enable(base)?;
     make_directory(&runs.join(KEEPERS))?;
     enable(&runs)?;
     Ok(runs)
@@ -242,21 +243,24 @@ fn make_directory(path: &Path) -> Result<(), CgroupError> {
     }
 }
 
-/// Gives the cgroups below one all controllers that it has; not so when processes in it stand in the way. What the kernel does not give is
-/// among the [`misses`].
-fn enable(path: &Path) -> Result<bool, CgroupError> {
+/// Whether processes in a cgroup keep those below it from having any with limits. In that of the whole machine they do not.
+fn is_occupied(path: &Path) -> Result<bool, CgroupError> {
+    let processes = path.join("cgroup.procs");
+    let text = fs::read_to_string(&processes).map_err(system(&processes))?;
+    Ok(path.join("cgroup.type").exists() && !text.trim().is_empty())
+}
+
+/// Gives the cgroups below one all controllers that it has. What the kernel does not give is among the [`misses`].
+fn enable(path: &Path) -> Result<(), CgroupError> {
     let read = |name: &str| fs::read_to_string(path.join(name)).map_err(system(path));
     let (there, enabled) = (read("cgroup.controllers")?, read("cgroup.subtree_control")?);
     let has = |text: &str, controller: &str| text.split_whitespace().any(|name| name == controller);
     for (controller, _) in CONTROLLERS {
         if has(&there, controller) && !has(&enabled, controller) {
-            let done = write(&path.join("cgroup.subtree_control"), &format!("+{controller}"));
-            if done.is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy) {
-                return Ok(false);
-            }
+            let _ = write(&path.join("cgroup.subtree_control"), &format!("+{controller}"));
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 fn join(path: &Path) -> Result<(), CgroupError> {
