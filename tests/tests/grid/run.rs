@@ -264,6 +264,8 @@ fn a_run_lasts_as_long_as_its_reservation() {
     second.restart();
     wait_until("the first end to be over", seconds, |now| *now > begun + 1);
     assert_eq!([end_of_run(&first), end_of_run(&second)], [Some(begun + 3600); 2]);
+    let more = run(&mut kolo_run(&first, &["--in", &part], &["echo", "more"]));
+    assert!(more.code == Some(0) && sorted(&more.out) == ["[0] more", "[1] more"], "{more:?}");
     let watching = first.command(&["attach", &id]).stderr(Stdio::piped()).spawn().unwrap();
     let _ = first.kolo_json(&["cancel", &part], 0);
     let ended = watching.wait_with_output().unwrap();
