@@ -115,7 +115,8 @@ impl How {
         let policy = policy_named(&question.policy).map_err(wrong_policy)?;
         let alternatives = |count| in_range("alternatives", count, 1..=ALTERNATIVES_MAX);
         let given = Given {
-            order: Some(question.order),
+            // The default is nothing to those policies that have no order.
+            order: Some(question.order).filter(|order| *order != Order::default()),
             objective: question.objective,
             budget: question.budget,
             alternatives: question.alternatives.map(alternatives).transpose()?,
