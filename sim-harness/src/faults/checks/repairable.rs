@@ -82,10 +82,13 @@ fn free_hosts(
         // An owner that has taken hosts back gives the request no others.
         let has_evicted = grid.truth.evicted_at(index).any(|attempt| attempt.request == *id);
         let Some(running) = node.running().filter(|_| !has_evicted && !node.is_draining) else { continue };
-        if running.machines.ledger.bookings().any(|booking| booking.attempt.request == *id) {
+        let ledger = &running.machines.ledger;
+        // What own jobs would lose by it is not worked out here.
+        let may_lose = ledger.own_jobs().next().is_some();
+        if may_lose || ledger.bookings().any(|booking| booking.attempt.request == *id) {
             continue;
         }
-        for books in running.machines.ledger.hosts() {
+        for books in ledger.hosts() {
             let host = books.host();
             let here = |seat: &Seat| seat.site == node.site && *seat.host() == host.id;
             let own = Window::starting(reservation.plan.start, demand.length_on(host));
