@@ -15,7 +15,7 @@ fn honest_users_of_an_open_grid_get_hosts_while_others_hoard_and_block_them() {
         assert_eq!(phase["reserved"], phase["requests"], "{figures}");
     }
     let granted = |phase: usize, attack: &str| figures["hostile"][phase]["deeds"]["granted"][attack].as_u64().unwrap();
-    // All attackers of a phase have one share, since they are of one network: which of them gets it first is chance.
+    // All attackers of a phase are of one network, whose share it is: which of them gets it first is chance.
     let hoarded = [1, 2].map(|phase| granted(phase, "hoard"));
     assert!(hoarded.iter().sum::<u64>() > 0 && granted(1, "hoard") + granted(1, "block") >= 5, "{figures}");
     // At each of five sites one of four hosts at a time, and all of the time that there is in seven days. At equal priority, where

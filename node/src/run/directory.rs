@@ -38,7 +38,7 @@ pub struct Task {
     pub user: PublicKey,
     /// The host of the seat, which a longer reservation keeps.
     pub host: HostId,
-    /// The end of the seat's window, as the node has told it last. Nothing runs after it.
+    /// When the seat's window ends; the site changes it with the reservation. Nothing runs after it.
     pub deadline: Time,
     /// How long before the deadline, or after the owner's word, the command is told to end.
     pub grace: Duration,
