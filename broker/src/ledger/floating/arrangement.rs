@@ -194,8 +194,18 @@ impl<B: Books> Ledger<B> {
         may
     }
 
-    /// Moves seats to the hosts of an arrangement, which has to be of the present state.
+    /// Moves seats to the hosts of an arrangement, which has to be of the present state, and publishes it.
     pub(in crate::ledger) fn make_moves(&mut self, arrangement: &Arrangement) {
+        let (before, after) = self.move_seats(arrangement);
+        if !before.is_empty() {
+            self.publish(&before, ChangeKind::Removed);
+            self.publish(&after, ChangeKind::Added);
+        }
+    }
+
+    /// Moves seats and publishes nothing: the reserved ones, before and after. While a ledger takes in its bookings anew, nobody
+    /// knows a version that has them.
+    pub(super) fn move_seats(&mut self, arrangement: &Arrangement) -> (Vec<Grant>, Vec<Grant>) {
         let (mut held, mut before, mut after) = (Vec::new(), Vec::new(), Vec::new());
         for (attempt, seat, host) in &arrangement.moves {
             let Some(booking) = self.bookings.get_mut(attempt) else { continue };
@@ -219,9 +229,6 @@ impl<B: Books> Ledger<B> {
         self.promise(&held_after);
         self.promise(&after);
         self.reserve(&after);
-        if !before.is_empty() {
-            self.publish(&before, ChangeKind::Removed);
-            self.publish(&after, ChangeKind::Added);
-        }
+        (before, after)
     }
 }

@@ -94,7 +94,7 @@ impl<B: Books> Ledger<B> {
                 }
             }
             if let Some(found) = found {
-                self.make_moves(&found);
+                self.move_seats(&found);
                 kept.into_iter().zip(found.given).for_each(|(at, grant)| grants[at].0 = grant);
             }
         }

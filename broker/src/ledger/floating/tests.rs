@@ -37,7 +37,10 @@ pub(super) fn open(
     kept: Vec<BookingRecord>,
     now: Now,
 ) -> (Ledger, Vec<BookingRecord>) {
-    Ledger::open_with(id("site"), LedgerLimits::default(), incarnation, testing::open_gate(), hosts, kept, now)
+    let opened =
+        Ledger::open_with(id("site"), LedgerLimits::default(), incarnation, testing::open_gate(), hosts, kept, now);
+    assert_eq!(opened.0.version().change, 0, "what moves while it opens is no change of a version that others know");
+    opened
 }
 
 /// A hold of seats on these hosts, `amount` on each, for `length` seconds.
