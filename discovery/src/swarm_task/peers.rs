@@ -39,7 +39,7 @@ struct Connected {
     range: Range,
     since: Millis,
     last_used: Millis,
-    /// The network of its newest connection.
+    /// The network of its newest connection of which it is known: one more through a relay hides it from nobody.
     network: Option<Network>,
     /// The credential by which it belongs to the grid, empty in an open one; none until it has proven that.
     proof: Option<Vec<u8>>,
@@ -89,7 +89,8 @@ impl Peers {
             versions: Vec::new(),
         };
         let connected = self.connected.entry(peer).or_insert(fresh);
-        (connected.last_used, connected.network) = (now, network);
+        connected.last_used = now;
+        connected.network = network.or_else(|| connected.network.take());
     }
 
     /// Notes that a peer belongs to the grid, as `proof` shows; false when that is no news.
@@ -131,6 +132,11 @@ impl Peers {
         }
         self.shared.set_connected(*peer, false);
         self.forget(peer);
+    }
+
+    /// Whether the peer is connected, whether it has proven anything or not.
+    pub(crate) fn is_connected(&self, peer: &PeerId) -> bool {
+        self.connected.contains_key(peer)
     }
 
     /// The network from which a peer is connected.
@@ -273,5 +279,24 @@ impl Peers {
             .collect();
         idle.sort_unstable();
         idle.into_iter().take(excess).map(|(_, peer)| peer).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::shared_alone;
+
+    #[test]
+    fn a_second_connection_without_a_network_does_not_hide_that_of_the_first() {
+        let mut peers = Peers::new(shared_alone());
+        let peer = PeerId::random();
+        let known = Some(Network::new("203.0.113.0/24").unwrap());
+        peers.opened(peer, Range::Public, known.clone());
+        peers.opened(peer, Range::Public, None);
+        assert_eq!(peers.network_of(&peer), known);
+        peers.closed(&peer);
+        assert!(!peers.is_connected(&peer));
+        assert_eq!(peers.network_of(&peer), None);
     }
 }

@@ -433,6 +433,10 @@ impl SwarmTask {
 
     fn on_request(&mut self, peer: PeerId, asked: Asked, channel: request_response::ResponseChannel<WireAnswer>) {
         let Some(from) = site_of_peer(&peer) else { return };
+        // Of a peer that has gone no network is known for which its holds would count, and it hears no answer.
+        if !self.peers.is_connected(&peer) {
+            return;
+        }
         let request = match asked {
             Asked::Request(request) => request,
             Asked::NotUnderstood(kind) => return self.on_unknown_request(peer, kind, channel),
