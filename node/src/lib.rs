@@ -49,7 +49,10 @@ pub mod readers {
     }
 
     pub use crate::{
-        api::requests::{ListQuery, WaitQuery, read_body, read_request, read_signed},
+        api::{
+            challenge::{SignedCall, sign as sign_call},
+            requests::{ListQuery, WaitQuery, read_body, read_request, read_signed},
+        },
         cli::script::parse as read_script,
         config::{NodeArgs, Surroundings, load as load_config},
         net::membership::{decode as read_credential, decode_revocation as read_revocation},

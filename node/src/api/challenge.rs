@@ -7,6 +7,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::Mutex,
     time::{Duration, Instant},
 };
@@ -52,25 +53,34 @@ impl Statement for Call {
 pub fn sign(key: &SigningKey, method: &str, path: &str, nonce: &str, site: &SiteId) -> Option<String> {
     let call = Call { method: method.to_owned(), path: path.to_owned(), nonce: nonce.to_owned(), site: site.clone() };
     let signed = SignedText::sign(&call, key).ok()?;
-    let signature = HEXLOWER.encode(signed.signature.as_bytes());
-    Some(format!("{SCHEME}key={}, nonce={nonce}, signature={signature}", signed.author))
+    Some(SignedCall { key: signed.author, nonce, signature: signed.signature }.to_string())
 }
 
-/// What a header says, unchecked.
-struct Shown<'a> {
+/// What the header of a signed call says, unchecked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedCall<'a> {
     key: PublicKey,
     nonce: &'a str,
     signature: Signature,
 }
 
-impl<'a> Shown<'a> {
-    fn read(header: &'a str) -> Option<Shown<'a>> {
+impl fmt::Display for SignedCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SignedCall { key, nonce, signature } = self;
+        write!(f, "{SCHEME}key={key}, nonce={nonce}, signature={}", HEXLOWER.encode(signature.as_bytes()))
+    }
+}
+
+impl<'a> SignedCall<'a> {
+    /// Reads a header; none when it is no such header, or not whole.
+    #[must_use]
+    pub fn read(header: &'a str) -> Option<SignedCall<'a>> {
         let fields: BTreeMap<&str, &str> =
             header.strip_prefix(SCHEME)?.split(", ").map(|field| field.split_once('=')).collect::<Option<_>>()?;
         let [key, nonce, signature] = ["key", "nonce", "signature"].map(|name| fields.get(name).copied());
         let bytes = HEXLOWER.decode(signature?.as_bytes()).ok()?.try_into().ok()?;
         (fields.len() == 3).then_some(())?;
-        Some(Shown { key: key?.parse().ok()?, nonce: nonce?, signature: Signature::from_bytes(bytes) })
+        Some(SignedCall { key: key?.parse().ok()?, nonce: nonce?, signature: Signature::from_bytes(bytes) })
     }
 }
 
@@ -110,7 +120,7 @@ impl Challenges {
 
     /// Who has signed the call with this header; none when nobody has. The nonce is used up.
     pub fn check(&self, header: &str, method: &str, path: &str, site: &SiteId, now: Instant) -> Option<PublicKey> {
-        let Shown { key, nonce, signature } = Shown::read(header)?;
+        let SignedCall { key, nonce, signature } = SignedCall::read(header)?;
         let open = locked(&self.0).remove(nonce)?;
         if open.until <= now || open.method != method || open.path != path {
             return None;

@@ -63,6 +63,7 @@ mod tests {
         written_names: "names",
         runs: "run",
         bodies_and_queries: "api",
+        signed_calls: "call",
         configurations: "config",
         entries: "entries",
         grid_files: "grid-files",

@@ -40,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     run::RUN,
     // What people, programs and disks give a node.
     api::API,
+    trust::CALL,
     config::CONFIG,
     journal::ENTRIES,
     trust::GRID_FILES,

@@ -7,16 +7,21 @@ use broker::{
     trust::{Chain, Revocations, Role, testing},
 };
 use discovery::wire::{self, REASONS_MAX, Verdict};
-use kolo::readers::{GridFile, IssuedList, RevocationFile, Token, Wallet, read_credential, read_revocation};
+use kolo::readers::{
+    GridFile, IssuedList, RevocationFile, SignedCall, Token, Wallet, read_credential, read_revocation, sign_call,
+};
 
 use super::{
     directory::in_directory,
+    fixed::site,
     golden::{golden, golden_statement},
 };
 use crate::{Input, Target};
 
 /// Join tokens, as text from anywhere.
 pub const TOKEN: Target = Target { name: "token", run: token, golden: Vec::new };
+/// The header of a call to the API that its user has signed.
+pub const CALL: Target = Target { name: "call", run: call, golden: golden_call };
 /// A credential in an advert, a revocation in an answer, or the verdict on a proof of membership: the first byte says which.
 pub const SHOWN: Target = Target { name: "shown", run: shown, golden: golden_shown };
 /// A data directory's grid file, its lists of revocations and of invitations, or a credential: the first byte says which.
@@ -31,6 +36,18 @@ fn token(data: &[u8]) {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
+}
+
+fn call(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Some(read) = SignedCall::read(text) else { return };
+    let written = read.to_string();
+    assert_eq!(SignedCall::read(&written), Some(read));
+}
+
+fn golden_call() -> Vec<Vec<u8>> {
+    let signed = sign_call(&testing::key(3), "GET", "/v1/requests?limit=5", "00ff", &site("a")).expect("a short path");
+    vec![signed.into_bytes()]
 }
 
 fn grid_files(data: &[u8]) {
