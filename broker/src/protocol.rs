@@ -397,14 +397,23 @@ impl Refusal {
     /// Whether it shows what else there is for who asked, so that another plan may do.
     #[must_use]
     pub fn shows_what_is_free(&self) -> bool {
-        let is_of_schedules = match &self.reason {
+        self.is_of_schedules() && !self.hosts.is_empty()
+    }
+
+    /// Whether the hosts were left out, since the asker was shown so much before.
+    #[must_use]
+    pub fn is_shortened(&self) -> bool {
+        self.is_of_schedules() && self.hosts.is_empty()
+    }
+
+    fn is_of_schedules(&self) -> bool {
+        match &self.reason {
             RefusalReason::NotEnough { .. } | RefusalReason::UplinkFull { .. } | RefusalReason::PriceChanged { .. } => {
                 true
             }
             RefusalReason::NotAllowed(denial) => matches!(denial.rule, Rule::SiteShare | Rule::OwnQueue),
             _ => false,
-        };
-        is_of_schedules && !self.hosts.is_empty()
+        }
     }
 }
 

@@ -51,9 +51,14 @@ fn host_seconds(grants: &[Grant]) -> u64 {
     grants.iter().fold(0, |sum, grant| sum.saturating_add(grant.window.duration().0))
 }
 
-/// Checks that `hold` and the `others` of its request are of one variant, and together stay within what the user has signed of it. The
-/// seats of a reservation begin together, whenever each of them ends.
-fn check_covered(hold: &HoldRequest, statement: &RequestStatement, others: &[&Booking]) -> Result<(), Denial> {
+/// Checks that `hold`, the `others` of its request and what was `spent` on it already are of one variant, and together stay within what
+/// the user has signed of it. The seats of a reservation begin together, whenever each of them ends.
+fn check_covered(
+    hold: &HoldRequest,
+    statement: &RequestStatement,
+    others: &[&Booking],
+    spent: Cost,
+) -> Result<(), Denial> {
     let request = &statement.request;
     if let Some(other) = others.iter().find(|other| other.variant != hold.variant) {
         let (asked, used) = (hold.variant, other.variant);
@@ -68,8 +73,9 @@ fn check_covered(hold: &HoldRequest, statement: &RequestStatement, others: &[&Bo
         return Err(Denial::new(Rule::HostCount, detail));
     }
     let grants = at_same_time().flat_map(|other| &other.grants).chain(&hold.grants);
-    check_total(statement, grants.clone().map(|grant| &grant.amounts))?;
-    check_budget(statement, grants, Cost::ZERO)?;
+    check_total(statement, grants.map(|grant| &grant.amounts))?;
+    // One signature does not pay for one booking after the other, nor for two at different times.
+    check_budget(statement, others.iter().flat_map(|other| &other.grants).chain(&hold.grants), spent)?;
     let starts = others.iter().map(|other| other.window.start);
     let other_starts: BTreeSet<Time> = starts.filter(|other| Some(*other) != start).collect();
     if other_starts.len() > usize::from(request.moves_on_loss()) {
@@ -142,17 +148,17 @@ impl<B: Books> Ledger<B> {
             let detail = format!("the account would have reservations for {after} credits, {most} are allowed");
             return Err(Denial::new(Rule::MaxCredits, detail));
         }
-        self.check_share(&hold.grants, permit)
+        self.check_share(&hold.grants, permit.account)
     }
 
-    /// Whether the user stays within the share of each host that the owner grants one user at any time.
-    pub(super) fn check_share(&self, grants: &[Grant], permit: &Permit) -> Result<(), Denial> {
+    /// Whether the account stays within the share of each host that the owner grants one user at any time.
+    pub(super) fn check_share(&self, grants: &[Grant], account: PublicKey) -> Result<(), Denial> {
         let gate = self.gate.lock();
         let shares = &gate.policy().user_share_percent;
         let Some(window) = hull(grants).filter(|_| !shares.is_empty()) else { return Ok(()) };
         let mut of_user: BTreeMap<&HostId, Schedule> =
             grants.iter().map(|grant| (grant.host(), Schedule::default())).collect();
-        let booked = self.accounts.by_key.get(&permit.account).into_iter().flat_map(|account| &account.bookings);
+        let booked = self.accounts.by_key.get(&account).into_iter().flat_map(|account| &account.bookings);
         let booked = booked.filter_map(|attempt| self.bookings.get(attempt));
         let booked = booked.filter(|booking| booking.window.overlaps(window));
         for grant in booked.flat_map(|booking| &booking.grants).chain(grants) {
@@ -187,12 +193,10 @@ impl<B: Books> Ledger<B> {
         let statement = &*permit.statement;
         let others: Vec<&Booking> = self.of_request(permit.user, &hold.attempt.request).collect();
         let settled: Vec<&Booking> = others.iter().copied().filter(|booking| booking.state.is_settled()).collect();
-        check_covered(hold, statement, &settled).map_err(RefusalReason::NotAllowed)?;
-        // One signature does not pay for one booking after the other.
         let spent = self.spent_on(permit.user, &hold.attempt.request);
-        check_budget(statement, hold.grants.iter(), spent).map_err(RefusalReason::NotAllowed)?;
+        check_covered(hold, statement, &settled, spent).map_err(RefusalReason::NotAllowed)?;
         // An aborted earlier attempt may still have a booking until its release arrives.
-        check_covered(hold, statement, &others).map_err(|_| RefusalReason::OtherAttempt)
+        check_covered(hold, statement, &others, spent).map_err(|_| RefusalReason::OtherAttempt)
     }
 
     /// What is booked here for a request of this name, of whichever user.

@@ -130,7 +130,7 @@ pub struct Ledger<B = HostLedger> {
     forgotten: Time,
     /// Before this time the schedules may show more than the bookings: the past of a booking is not given back.
     settled_before: Time,
-    /// Bookings that had begun when the ledger was opened: they stay, even if the owner has taken their capacity away.
+    /// Bookings that had begun when the ledger was opened, or when they lost a seat: they stay, even where there is too little for them.
     begun: BTreeSet<AttemptId>,
     outputs: VecDeque<Output>,
     floating: Floating,

@@ -174,6 +174,45 @@ fn what_was_paid_counts_against_the_budget_for_as_long_as_the_signed_request_can
     assert!(is_over_budget(again(&mut ledger, "r", 8, 3)));
 }
 
+#[test]
+fn what_stands_and_what_was_paid_are_within_one_budget() {
+    let two = || {
+        let hosts = ["h1", "h2"].map(|id| Host { tariff: Arc::new(tariff()), ..host(id) });
+        let hosts = hosts.map(|host| (host, Schedule::default())).to_vec();
+        Ledger::open(id("site"), LedgerLimits::default(), 7, testing::open_gate(), hosts, Vec::new(), at(0)).0
+    };
+    // A core for an hour on one of two hosts, with a budget of 14.
+    let seat = |number, seat: u32, start| {
+        let asked = r#"{"hosts":2,"duration":3600,"budget":14000,"move_on_loss":true,"total":{"cpu":2000}}"#;
+        let asked: Request = serde_json::from_str(asked).unwrap();
+        let SiteRequest::Hold(mut hold) = hold(attempt("r", number), start, agreed(6_000)) else { unreachable!() };
+        hold.authorization = testing::authorize(1, &id("entry"), &hold.attempt.request, &asked).into();
+        hold.grants[0] =
+            Grant { agreed: agreed(6_000), ..grant(seat, ["h1", "h2"][seat as usize], hold.grants[0].window, 1_000) };
+        hold
+    };
+    let settle = |ledger: &mut Ledger, hold: HoldRequest| {
+        let attempt = hold.attempt.clone();
+        assert!(matches!(ask(ledger, at(0), "entry", SiteRequest::Hold(hold)).0, SiteAnswer::Held { .. }));
+        ask(ledger, at(0), "entry", confirm(attempt.clone()));
+        ask(ledger, at(0), "entry", SiteRequest::Settle(attempt.clone()));
+        attempt
+    };
+    let is_over_budget =
+        |answer| matches!(reason(answer), RefusalReason::NotAllowed(denial) if denial.rule == Rule::Budget);
+    // Three were paid, six stand.
+    let mut ledger = two();
+    let first = settle(&mut ledger, seat(1, 0, 3_000));
+    ask(&mut ledger, at(0), "entry", SiteRequest::Release(first));
+    settle(&mut ledger, seat(2, 0, 3_000));
+    assert!(is_over_budget(ask(&mut ledger, at(0), "entry", SiteRequest::Hold(seat(3, 1, 3_000))).0));
+    // Twelve stand, at two times.
+    let mut ledger = two();
+    settle(&mut ledger, seat(1, 0, 3_000));
+    settle(&mut ledger, seat(2, 1, 3_000));
+    assert!(is_over_budget(ask(&mut ledger, at(0), "entry", SiteRequest::Hold(seat(3, 0, 9_000))).0));
+}
+
 fn charge(record: Record) -> Option<Charge> {
     match record {
         Record::Charge(charge) => Some(charge),

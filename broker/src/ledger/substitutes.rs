@@ -100,7 +100,7 @@ impl<B: Books> Ledger<B> {
             let one = [Grant { place: Place::Host(id.clone()), ..grant.clone() }];
             let serves = || {
                 let asked = asked::check(&permit.statement, (&one, *sites), &self.site, |_| Some(books.host()));
-                asked.is_ok() && self.check_share(&one, permit).is_ok()
+                asked.is_ok() && self.check_share(&one, permit.account).is_ok()
             };
             if self.check_room(&one).is_ok() && serves() {
                 best = Some((left, id));

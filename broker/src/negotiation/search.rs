@@ -586,6 +586,10 @@ impl Search {
                 self.note_busy(site);
                 false
             }
+            RefusalReason::NotAllowed(_) if refusal.is_shortened() => {
+                self.note_busy(site);
+                false
+            }
             // The site would refuse for the same reason again.
             reason => {
                 self.excluded.insert(site.clone(), Exclusion::Refused(reason.to_string()));

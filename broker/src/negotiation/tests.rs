@@ -202,6 +202,20 @@ fn a_site_that_gives_no_more_than_a_share_of_it_is_planned_with_and_named_when_t
 }
 
 #[test]
+fn a_site_whose_refusal_for_its_share_was_cut_short_is_asked_once_more() {
+    let cut = || {
+        let reason = RefusalReason::NotAllowed(trust::Denial::new(trust::Rule::SiteShare, "why"));
+        SiteAnswer::Refused(Refusal { reason, version: version(1), hosts: Vec::new() })
+    };
+    let mut run = Run::holding();
+    run.answer("a", Purpose::Hold, cut());
+    run.answer("b", Purpose::Hold, held(8));
+    run.wanted();
+    run.time_passes_to(1_000);
+    assert_eq!(run.wanted(), ["find, without {}"], "smaller parts of it may do");
+}
+
+#[test]
 fn a_refusal_that_comes_after_the_try_has_ended_still_spares_the_next_one() {
     let cpu = || ResourceName::new("cpu").unwrap();
     let window = Window { start: Time(0), end: Time(100_000) };

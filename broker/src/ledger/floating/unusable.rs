@@ -2,7 +2,8 @@
 //! is lost.
 //!
 //! Invariant: a seat goes only to a host of its class and tariff on which the hook has not failed, that has room for the rest of its time
-//! and no other seat of its request; the booking is on disk, together with what has made room, before the answer.
+//! and no other seat of its request, and where its account keeps to the owner's shares; what lengthens a reservation keeps it where it is;
+//! the booking is on disk, together with what has made room, before the answer.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +14,7 @@ use crate::{
     plan::Place,
     protocol::{AttemptId, ChangeKind, Grant, RefusalReason, SiteAnswer},
     time::{Now, Window},
+    trust::RequestStatement,
 };
 
 /// Most hosts without room on which others are asked to move out of the way of one seat.
@@ -42,13 +44,25 @@ impl<B: Books> Ledger<B> {
         };
         let is_there = |grant: &&Grant| matches!(&grant.place, Place::Bound { host, .. } if hosts.contains(host));
         let goes_on = |grant: &&Grant| grant.window.end > now.utc.max(self.forgotten);
-        let there = booking.grants.iter().filter(is_there).filter(goes_on);
+        // What lengthens it is promised on the same host, and would stay behind.
+        let is_left = |grant: &&Grant| !self.is_lengthened_on(booking, grant.host());
+        let there = booking.grants.iter().filter(is_there).filter(goes_on).filter(is_left);
         for seat in there.map(|grant| grant.seat).collect::<Vec<_>>() {
             let found = if *may_move { self.another_host(now, (attempt, seat), hosts) } else { None };
             let found = found.filter(|(_, moves)| moves.as_ref().is_none_or(|moves| self.may_move(moves)));
             self.leave(now, (attempt, seat), found);
         }
         self.confirmed(self.floating_places_of(attempt), None)
+    }
+
+    /// Whether the user lengthens a booking on this host, or is about to.
+    fn is_lengthened_on(&self, booking: &Booking, host: &HostId) -> bool {
+        let of_user = self.bookings.values().filter(|other| other.user_key == booking.user_key);
+        let mut there = of_user.filter(|other| other.grants.iter().any(|grant| grant.host() == host));
+        there.any(|other| {
+            let statement = other.statement.as_ref().and_then(|signed| signed.open::<RequestStatement>().ok());
+            statement.is_some_and(|statement| statement.request.extends() == Some(&booking.attempt.request))
+        })
     }
 
     /// The host of a seat's class with room for it on which least stays free; else one from which what floats can move.
@@ -58,7 +72,8 @@ impl<B: Books> Ledger<B> {
         (attempt, seat): (&AttemptId, SeatNumber),
         unusable: &BTreeSet<HostId>,
     ) -> Option<Found> {
-        let grant = self.bookings.get(attempt)?.grants.iter().find(|grant| grant.seat == seat)?;
+        let booking = self.bookings.get(attempt)?;
+        let grant = booking.grants.iter().find(|grant| grant.seat == seat)?;
         let Place::Bound { class, host } = &grant.place else { return None };
         let window = Window { start: grant.window.start.max(now.utc).max(self.forgotten), end: grant.window.end };
         let tariff = self.hosts.get(host).map(|books| &books.host().tariff);
@@ -80,12 +95,17 @@ impl<B: Books> Ledger<B> {
         let hosts = || self.hosts.iter().filter(may_have);
         let has_room = |id: &HostId| {
             let one = on(id);
-            self.check_room(&one).is_ok() && !self.shares_with_floating(&one, &attempt.request)
+            let keeps_share = booking.account.is_none_or(|account| self.check_share(&one, account).is_ok());
+            self.check_room(&one).is_ok() && keeps_share && !self.shares_with_floating(&one, &attempt.request)
         };
         let free = hosts().filter(|(id, _)| has_room(id));
         let free = free.filter_map(|(id, books)| Some((left_on(books, &on(id)[0])?, id)));
         if let Some((_, id)) = free.min() {
             return Some((id.clone(), None));
+        }
+        // Who makes room might break the owner's shares elsewhere.
+        if self.has_user_shares() {
+            return None;
         }
         hosts().take(CROWDED_MAX).find_map(|(id, _)| {
             let wanted = Wanted { grants: &on(id), request: Some(&attempt.request), floats: false };
@@ -112,10 +132,14 @@ impl<B: Books> Ledger<B> {
             }
             (Some(at), None) => {
                 booking.lost.push(booking.grants.remove(at));
-                // With fewer seats here more may go over the uplink.
+                // With fewer seats here more may go over the uplink. What has begun stays all the same.
                 let load = self.load_of(booking.talk, booking.grants.len(), booking.window);
                 if load.is_some_and(|load| !self.fits_still(&load, now)) {
-                    booking.lost.append(&mut booking.grants);
+                    if booking.window.start > now.utc {
+                        booking.lost.append(&mut booking.grants);
+                    } else {
+                        self.begun.insert(attempt.clone());
+                    }
                 }
             }
             (None, _) => {}
@@ -123,6 +147,9 @@ impl<B: Books> Ledger<B> {
         let after = self.rest_of(now, &booking);
         self.promise(&after);
         self.reserve(&after);
+        let stays: Vec<Grant> = before.iter().filter(|grant| after.contains(grant)).cloned().collect();
+        let moves = |grants: Vec<Grant>| grants.into_iter().filter(|grant| !stays.contains(grant)).collect::<Vec<_>>();
+        let (before, after) = (moves(before), moves(after));
         self.queue.exchange(&before, &after);
         self.publish(&before, ChangeKind::Removed);
         self.publish(&after, ChangeKind::Added);
@@ -135,13 +162,19 @@ impl<B: Books> Ledger<B> {
 mod tests {
     use super::*;
     use crate::{
+        amount::Amount,
         ledger::{
-            Event, LocalWork, Output, ReplyToken,
+            Event, HostLedger, LocalWork, Output, ReplyToken,
             floating::tests::{Disk, book, books, bound, drain, floating, hold, hold_on, open, place, told},
-            tests::{at, attempt, cpu, reason},
+            tests::{at, attempt, cpu, id, reason},
         },
         protocol::SiteRequest,
+        request::Request,
+        resources::ResourceName,
+        schedule::Schedule,
         time::{Span, Time},
+        trust::{OwnerPolicy, testing},
+        uplinks::unit_of,
     };
 
     /// The hook has failed on these hosts.
@@ -202,5 +235,64 @@ mod tests {
         again.handle(at(120_000), Event::Unusable { token: ReplyToken(1), unusable: nothing });
         let Some(Output::Reply { answer, .. }) = again.poll_output() else { panic!() };
         assert_eq!(reason(answer), RefusalReason::NoSuchHold);
+    }
+
+    /// A settled booking of `a` on n-0, n-1 ... from 1,100 s on, for 200 s, bound; `more` is added to its request.
+    fn settled(ledger: &mut Ledger, disk: &mut Disk, hosts: &[usize], amount: u64, more: &str) {
+        let mut hold = hold_on("a", hosts, (1_100, 200), amount, true);
+        let count = hosts.len();
+        let asked = format!(r#"{{"hosts":{count},"work":200,"per_host":{{"cpu":{amount}}}{more}}}"#);
+        let asked: Request = serde_json::from_str(&asked).unwrap();
+        hold.authorization = testing::authorize(1, &id("entry"), &hold.attempt.request, &asked).into();
+        book(ledger, disk, at(0), hold);
+        told(ledger, disk, at(0), SiteRequest::Settle(attempt("a", 1)));
+        ledger.handle_timeout(at(100_000));
+        drain(ledger, disk);
+    }
+
+    #[test]
+    fn a_lost_seat_takes_no_seat_that_runs_with_it_where_the_uplink_has_no_room_for_what_is_left() {
+        let uplink = HostLedger::new(unit_of(Amount(1)), Schedule::default());
+        let (mut ledger, _) = open(books(0..4).into_iter().chain([uplink]).collect(), 7, Vec::new(), at(0));
+        let mut disk = Disk::new();
+        settled(&mut ledger, &mut disk, &[0, 1, 2, 3], 4_000, r#","traffic":{"mbps":500}"#);
+        fails(&mut ledger, &mut disk, 1_110, &[0], false);
+        let booking = &disk[&attempt("a", 1)];
+        assert_eq!((booking.grants.len(), booking.lost.len()), (3, 1));
+        let uplink = HostLedger::new(unit_of(Amount(1)), Schedule::default());
+        let kept = disk.values().cloned().collect();
+        let (again, _) = open(books(0..4).into_iter().chain([uplink]).collect(), 8, kept, at(111_000));
+        assert_eq!(again.bookings().next().unwrap().grants.len(), 3);
+    }
+
+    #[test]
+    fn only_the_seat_that_moves_is_published_and_what_lengthens_a_reservation_keeps_it() {
+        let (mut ledger, _) = open(books(0..3), 7, Vec::new(), at(0));
+        let mut disk = Disk::new();
+        settled(&mut ledger, &mut disk, &[0, 1], 2_000, "");
+        let change = ledger.version().change;
+        fails(&mut ledger, &mut disk, 1_110, &[0], true);
+        assert_eq!(place(&ledger, "a"), bound(2));
+        assert_eq!(ledger.version().change - change, 2, "it goes, and it comes");
+        let mut longer = hold_on("b", &[2], (1_300, 100), 2_000, false);
+        let asked = r#"{"hosts":1,"duration":100,"per_host":{"cpu":2000},"extends":"a"}"#;
+        let asked: Request = serde_json::from_str(asked).unwrap();
+        longer.authorization = testing::authorize(1, &id("entry"), &longer.attempt.request, &asked).into();
+        let answer = told(&mut ledger, &mut disk, at(111_000), SiteRequest::Hold(longer));
+        assert!(matches!(answer, SiteAnswer::Held { .. }), "{answer:?}");
+        fails(&mut ledger, &mut disk, 1_112, &[0, 2], true);
+        assert_eq!(place(&ledger, "a"), bound(2));
+    }
+
+    #[test]
+    fn a_seat_goes_to_no_host_of_which_its_user_has_the_owners_share() {
+        let (mut ledger, _) = open(books(0..2), 7, Vec::new(), at(0));
+        let shares = [(ResourceName::new("cpu").unwrap(), 50)].into();
+        ledger.gate.lock().set_policy(OwnerPolicy { user_share_percent: shares, ..OwnerPolicy::default() });
+        let mut disk = Disk::new();
+        settled(&mut ledger, &mut disk, &[0], 2_000, "");
+        book(&mut ledger, &mut disk, at(100_000), hold_on("b", &[1], (1_100, 300), 1_000, false));
+        fails(&mut ledger, &mut disk, 1_110, &[0], true);
+        assert_eq!(disk[&attempt("a", 1)].lost.len(), 1);
     }
 }
