@@ -145,7 +145,7 @@ async fn run_from(
     let feed = Feed::new(&config, coordinator.own_site.clone(), ledger.clone(), clock, metrics.clone());
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), observers));
     let upkeep = upkeep((&config, &grid), source, doors.tls(), (data_dir, gate, ledger.clone(), discovery.clone()));
-    let (runs, audit) = runs::site(&config, &upkeep.data_dir, (&discovery, &grid), (&ledger, clock))?;
+    let (runs, audit) = runs::site(&config, &upkeep.data_dir, (&discovery, &grid), (&ledger, &usable, clock))?;
     let api = Arc::new(ApiState {
         activations: shown.clone(),
         discovery: discovery.clone(),

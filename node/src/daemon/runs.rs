@@ -14,7 +14,7 @@ use crate::{
         site::{RunSite, RunTerms},
     },
     runtime::{audit::AuditLog, clock::Clock},
-    site::task::SharedLedger,
+    site::{task::SharedLedger, usable::Usable},
     storage::data_dir::DataDir,
     trust::{GridFile, files},
 };
@@ -34,7 +34,7 @@ pub fn site(
     config: &NodeConfig,
     data_dir: &DataDir,
     (discovery, grid): (&Discovery, &GridFile),
-    (ledger, clock): (&SharedLedger, Clock),
+    (ledger, usable, clock): (&SharedLedger, &Usable, Clock),
 ) -> Result<(Arc<RunSite>, Arc<AuditLog>), DaemonError> {
     let confinement = confinement(config).map(with_cgroups);
     note(data_dir, confinement.as_ref())?;
@@ -56,7 +56,7 @@ pub fn site(
     let runner = (keepers.map(Arc::new), terms);
     let here = (discovery.site_id().clone(), grid.id.clone());
     let audit = Arc::new(AuditLog::at(data_dir.path()));
-    Ok((Arc::new(RunSite::new(here, ledger.clone(), clock, audit.clone(), runner)), audit))
+    Ok((Arc::new(RunSite::new(here, (ledger.clone(), usable.clone()), clock, audit.clone(), runner)), audit))
 }
 
 /// How commands are confined, when any are run.

@@ -5,7 +5,8 @@
 use broker::{
     ids::{HostId, RequestId, SeatNumber},
     ledger::{Booking, Books, Ledger},
-    protocol::Grant,
+    plan::Place,
+    protocol::{AttemptId, Grant},
     time::{Time, Window},
     trust::PublicKey,
 };
@@ -47,6 +48,14 @@ pub enum NotNow {
         /// The present on the site's clock.
         now: Time,
     },
+    /// The owner's hook has not run for it, and it may begin on another host.
+    #[error("the owner's hook still makes the host of seat {seat} of {request} usable")]
+    Preparing {
+        /// The request.
+        request: RequestId,
+        /// The seat.
+        seat: SeatNumber,
+    },
     /// It is over.
     #[error("the time of seat {seat} of {request} is over since {} s", .now.0 - .end.0)]
     Over {
@@ -66,7 +75,7 @@ impl NotNow {
     pub fn may_change(&self) -> bool {
         const SOON_S: i64 = 5;
         match self {
-            NotNow::NotConfirmed { .. } => true,
+            NotNow::NotConfirmed { .. } | NotNow::Preparing { .. } => true,
             NotNow::Early { start, now, .. } => start.0 - now.0 <= SOON_S,
             NotNow::NoReservation { .. } | NotNow::NoSeat { .. } | NotNow::Over { .. } => false,
         }
@@ -93,7 +102,7 @@ pub fn seat_end<B: Books>(
     (end > now).then_some(end)
 }
 
-/// What a seat of a request has here, if its user may use it at `now`.
+/// What a seat of a request has here, if its user may use it at `now`; `is_usable` knows of which bookings the hosts are.
 ///
 /// # Errors
 /// [`NotNow`].
@@ -101,7 +110,7 @@ pub fn usable_seat<B: Books>(
     ledger: &Ledger<B>,
     (request, seat): (&RequestId, SeatNumber),
     user: &PublicKey,
-    now: Time,
+    (now, is_usable): (Time, impl Fn(&AttemptId) -> bool),
 ) -> Result<Grant, NotNow> {
     let of_user = || {
         let is_meant =
@@ -117,14 +126,18 @@ pub fn usable_seat<B: Books>(
         return Err(NotNow::NoSeat { request, seat });
     }
     let confirmed = of_seat.find(|booking| !booking.is_held());
-    let grant = confirmed.and_then(|booking| booking.grants.iter().find(|grant| grant.seat == seat));
-    let grant = grant.ok_or_else(|| NotNow::NotConfirmed { request: request.clone() })?;
+    let grant =
+        confirmed.and_then(|booking| Some((&booking.attempt, booking.grants.iter().find(|grant| grant.seat == seat)?)));
+    let (attempt, grant) = grant.ok_or_else(|| NotNow::NotConfirmed { request: request.clone() })?;
     let Window { start, end } = grant.window;
     if now < start {
         return Err(NotNow::Early { request, seat, start, now });
     }
     if now >= end {
         return Err(NotNow::Over { request, seat, end, now });
+    }
+    if matches!(grant.place, Place::Bound { .. }) && !is_usable(attempt) {
+        return Err(NotNow::Preparing { request, seat });
     }
     Ok(grant.clone())
 }
@@ -181,7 +194,12 @@ mod tests {
         let ledger = ledger(&[]);
         let ask = |request: &str, seat: u32, user: u64, now: i64| {
             let request = RequestId::new(request).unwrap();
-            usable_seat(&ledger, (&request, SeatNumber(seat)), &testing::public(user), Time(now))
+            usable_seat(
+                &ledger,
+                (&request, SeatNumber(seat)),
+                &testing::public(user),
+                (Time(now), |_: &AttemptId| true),
+            )
         };
         assert_eq!(ask("mine", 2, 1, 100).unwrap().window, Window { start: Time(100), end: Time(200) });
         assert!(ask("mine", 2, 1, 199).is_ok());

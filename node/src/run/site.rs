@@ -14,7 +14,7 @@ use std::{
 use broker::{
     ids::{HostId, RequestId, SeatNumber, SiteId},
     ledger::Booking,
-    protocol::Grant,
+    protocol::{AttemptId, Grant},
     time::Time,
     trust::PublicKey,
 };
@@ -43,7 +43,7 @@ use crate::{
         clock::{Clock, unix_ms},
         lock::locked,
     },
-    site::task::SharedLedger,
+    site::{task::SharedLedger, usable::Usable},
 };
 
 /// How often it is seen which files are wanted no longer.
@@ -98,6 +98,7 @@ pub struct RunSite {
     site: SiteId,
     grid: String,
     ledger: SharedLedger,
+    usable: Usable,
     clock: Clock,
     audit: Arc<AuditLog>,
     /// None where nothing was ever run.
@@ -114,7 +115,7 @@ impl RunSite {
     /// Runs of `site` in `grid`; what is left of earlier ones is ended too where nothing may start.
     pub fn new(
         (site, grid): (SiteId, String),
-        ledger: SharedLedger,
+        (ledger, usable): (SharedLedger, Usable),
         clock: Clock,
         audit: Arc<AuditLog>,
         (keepers, terms): (Option<Arc<Keepers>>, Option<RunTerms>),
@@ -122,7 +123,7 @@ impl RunSite {
         let known = keepers.as_ref().map(|keepers| keepers.list()).transpose().unwrap_or_default();
         let started = known.into_iter().flatten().map(|run| (RunId::of(&run.task), Watched::of(&run.task))).collect();
         let (places, started) = (Arc::new(Semaphore::new(STREAMS_MAX)), Mutex::new(started));
-        RunSite { site, grid, ledger, clock, audit, keepers, terms, places, started }
+        RunSite { site, grid, ledger, usable, clock, audit, keepers, terms, places, started }
     }
 
     /// The keepers, where anything runs or has run.
@@ -263,7 +264,8 @@ impl RunSite {
     }
 
     fn usable(&self, id: &RunId, now: Time) -> Result<Grant, Answer> {
-        let grant = usable_seat(&self.ledger.lock(), (&id.request, id.seat), &id.user, now);
+        let is_usable = |attempt: &AttemptId| self.usable.is_usable(attempt);
+        let grant = usable_seat(&self.ledger.lock(), (&id.request, id.seat), &id.user, (now, is_usable));
         grant.map_err(|why| match why.may_change() {
             true => Answer::NotNow(why.to_string()),
             false => Answer::Refused(why.to_string()),

@@ -504,9 +504,7 @@ impl SiteTask {
     fn reply(&mut self, token: ReplyToken, mut answer: SiteAnswer) {
         let Some(Asked { reply, from, attempt, concern, span }) = self.replies.remove(&token.0) else { return };
         let _entered = span.clone().entered();
-        if let (SiteAnswer::Booked { places, .. }, Some(attempt)) = (&mut answer, &attempt) {
-            self.usable.hide(attempt, places);
-        }
+        self.usable.hide(attempt.as_ref(), &mut answer);
         match (&mut answer, concern) {
             (SiteAnswer::Status { decision, .. }, Concern::Inquiry(attempt)) => {
                 *decision = self.requests.status_of(&attempt, &from);

@@ -328,14 +328,15 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
 }
 
 /// Whether a value is a request that nothing can happen to any more, and that could not have run later than `before_ms`
-/// (Unix milliseconds), or what a booking has cost that ended before.
+/// (Unix milliseconds), or what a booking has cost that ended before and
+/// counts against no budget any more.
 ///
 /// What does not decode is kept, so that the next start complains about it. Reservations are never dropped by age: the
 /// ledger removes its own when they end.
 pub fn is_old_history(key: &Key, value: &[u8], before_ms: u64) -> bool {
     if key.0 == Table::Charges {
-        let ended = serde_json::from_slice::<Charge>(value).map(|charge| charge.ended.0);
-        return ended.is_ok_and(|ended| u64::try_from(ended).unwrap_or(0).saturating_mul(1000) < before_ms);
+        let until = serde_json::from_slice::<Charge>(value).map(|charge| charge.ended.max(charge.counts_until).0);
+        return until.is_ok_and(|until| u64::try_from(until).unwrap_or(0).saturating_mul(1000) < before_ms);
     }
     if key.0 != Table::Requests {
         return false;

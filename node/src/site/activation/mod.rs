@@ -14,15 +14,15 @@ mod parts;
 mod process;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use broker::{
-    ids::{HostId, RequestId},
+    ids::RequestId,
     ledger::{Booking, Ledger, Unusable},
-    protocol::AttemptId,
+    protocol::{AttemptId, Grant},
     time::{Span, Time},
     trust::{RequestStatement, SignedText},
 };
@@ -306,7 +306,7 @@ impl Activator {
                     let joins_until = apart_until.map(|until| until.min(instant + starts_in.unwrap_or_default()));
                     match again_at.or(joins_until).filter(|at| *at > instant) {
                         Some(at) => next_at = next_at.min(at),
-                        None => match unusable_hosts(record, extent, event) {
+                        None => match unusable_hosts(record, extent, event, now) {
                             Some(unusable) => to_do.unusable.push(unusable),
                             None => to_do.due.push(Due {
                                 attempt: attempt.clone(),
@@ -346,8 +346,7 @@ impl Activator {
             Outcome::Done => ("done".to_owned(), "done"),
             Outcome::Failed(why) => (format!("failed: {why}"), "failed"),
         };
-        let named: BTreeSet<HostId> = run.failed_hosts().collect();
-        let is_over = record.finish((run.outcome, &named), now, self.tries);
+        let is_over = record.finish((run.outcome, &run.failed_hosts), now, self.tries);
         let leaves = outcome == "failed" && record.begun.as_ref().is_some_and(|begun| begun.failures == 0);
         if outcome == "done" {
             info!(booking, event = event.name(), run = count, "the hook has run");
@@ -405,9 +404,12 @@ fn unusable_hosts(
     record: Option<&ActivationRecord>,
     extent: Option<Extent<'_>>,
     event: ActivationEvent,
+    now: Time,
 ) -> Option<Unusable> {
     let (record, extent) = record.filter(|_| event == ActivationEvent::Start).zip(extent)?;
-    let is_there = !extent.terms().is_lengthened() && extent.grants.iter().any(|grant| record.failed.has(grant));
+    // A seat that has ended goes nowhere.
+    let is_left = |grant: &&Grant| grant.window.end > now && record.failed.has(grant);
+    let is_there = !extent.terms().is_lengthened() && extent.grants.iter().find(is_left).is_some();
     let (hosts, may_move) = (record.failed.hosts.clone(), record.failed.may_move());
     is_there.then(|| Unusable { attempt: record.attempt.clone(), hosts, may_move })
 }

@@ -3,7 +3,13 @@
 //! Invariant: no run outlasts its limit, holds the node up, or costs it more memory than [`SAID_BYTES_MAX`], whatever the
 //! hook does; a hook that is cut off is ended with all that it has started. Of the node's environment it gets `PATH` alone.
 
-use std::{collections::BTreeMap, ffi::OsString, io, process::Stdio, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    io,
+    process::Stdio,
+    time::Duration,
+};
 
 use broker::ids::HostId;
 use futures::{FutureExt as _, future::FusedFuture as _};
@@ -15,8 +21,12 @@ use tokio::{
 
 use crate::{runtime::process_group::RunGroup, storage::activation::Outcome};
 
-/// Bytes of what the hook says that are kept; the rest is read and dropped.
+/// Bytes of what the hook says that are kept; of the rest only the hosts that it names are.
 pub const SAID_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a line that are looked at.
+const LINE_BYTES_MAX: usize = 512;
+/// Hosts on which the hook says it has failed; what it says of further ones is not minded, and the next run says it again.
+const FAILED_HOSTS_MAX: usize = 1_024;
 /// How long what was said last may take to arrive when the hook has ended. What it has left running may keep the pipe open.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -27,17 +37,46 @@ pub struct Run {
     pub outcome: Outcome,
     /// What the hook said on both outputs, as far as it is kept.
     pub said: String,
+    /// The hosts that the hook says it has failed on, each in a line of its own; at most [`FAILED_HOSTS_MAX`].
+    pub failed_hosts: BTreeSet<HostId>,
 }
 
 impl Run {
     /// One that has failed, with nothing said.
     pub fn failed(why: &str) -> Run {
-        Run { outcome: Outcome::Failed(why.to_owned()), said: String::new() }
+        Run { outcome: Outcome::Failed(why.to_owned()), said: String::new(), failed_hosts: BTreeSet::new() }
+    }
+}
+
+/// What a hook says.
+#[derive(Debug, Default)]
+struct Said {
+    /// The beginning, as far as it is kept.
+    kept: Vec<u8>,
+    /// The beginning of the line that has not ended yet.
+    line: Vec<u8>,
+    failed_hosts: BTreeSet<HostId>,
+}
+
+impl Said {
+    fn take(&mut self, bytes: &[u8]) {
+        self.kept.extend_from_slice(&bytes[..bytes.len().min(SAID_BYTES_MAX - self.kept.len())]);
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(&part[..part.len().min(LINE_BYTES_MAX - self.line.len())]);
+            if part.ends_with(b"\n") {
+                self.end_line();
+            }
+        }
     }
 
-    /// The hosts that the hook says it has failed on, each in a line of its own.
-    pub fn failed_hosts(&self) -> impl Iterator<Item = HostId> {
-        self.said.lines().filter_map(|line| HostId::new(line.strip_prefix("failed host ")?.trim()).ok())
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let name = std::str::from_utf8(&line).ok().and_then(|line| line.strip_prefix("failed host "));
+        if let Some(Ok(host)) = name.map(|name| HostId::new(name.trim()))
+            && self.failed_hosts.len() < FAILED_HOSTS_MAX
+        {
+            self.failed_hosts.insert(host);
+        }
     }
 }
 
@@ -54,12 +93,13 @@ pub struct Hook {
 impl Hook {
     /// Runs the hook with these variables, and `document` on its standard input.
     pub async fn run(&self, variables: &BTreeMap<String, String>, document: &[u8]) -> Run {
-        let mut said = Vec::new();
+        let mut said = Said::default();
         let outcome = match self.start(variables) {
             Ok((child, input, output)) => self.wait(child, input, output, document, &mut said).await,
             Err(error) => Outcome::Failed(format!("cannot be started: {error}")),
         };
-        Run { outcome, said: String::from_utf8_lossy(&said).into_owned() }
+        said.end_line();
+        Run { outcome, said: String::from_utf8_lossy(&said.kept).into_owned(), failed_hosts: said.failed_hosts }
     }
 
     fn start(&self, variables: &BTreeMap<String, String>) -> io::Result<(Child, Option<ChildStdin>, pipe::Receiver)> {
@@ -86,7 +126,7 @@ impl Hook {
         input: Option<ChildStdin>,
         output: pipe::Receiver,
         document: &[u8],
-        said: &mut Vec<u8>,
+        said: &mut Said,
     ) -> Outcome {
         let mut group = RunGroup::of(&child);
         let feeding = async {
@@ -123,12 +163,11 @@ impl Hook {
     }
 }
 
-/// Reads to the end, and keeps the beginning.
-async fn listen(mut output: pipe::Receiver, said: &mut Vec<u8>) {
+/// Reads to the end.
+async fn listen(mut output: pipe::Receiver, said: &mut Said) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = output.read(&mut buffer).await {
-        let kept = count.min(SAID_BYTES_MAX - said.len());
-        said.extend_from_slice(&buffer[..kept]);
+        said.take(&buffer[..count]);
     }
 }
 
@@ -187,6 +226,15 @@ mod tests {
         let told = hook("exec 0<&-; head -c 5000000 /dev/zero; exit 0", Duration::from_secs(30));
         let told = told.run(&BTreeMap::new(), &document).await;
         assert_eq!((told.outcome, told.said.len()), (Outcome::Done, SAID_BYTES_MAX));
+    }
+
+    #[tokio::test]
+    async fn hosts_are_named_behind_whatever_else_is_said() {
+        let told =
+            run("head -c 100000 /dev/zero; echo; echo failed host n-7; echo failed host /; printf 'failed host n-8'")
+                .await;
+        let hosts: Vec<&str> = told.failed_hosts.iter().map(HostId::as_str).collect();
+        assert_eq!(hosts, ["n-7", "n-8"]);
     }
 
     #[tokio::test]
