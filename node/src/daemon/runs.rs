@@ -39,6 +39,7 @@ pub fn site(
     let confinement = confinement(config).map(with_cgroups);
     note(data_dir, confinement.as_ref())?;
     let terms = confinement.map(|confinement| {
+        confinement.check_hides(data_dir.path())?;
         for miss in confinement.check()? {
             warn!(runner = confinement.runner.as_str(), "{miss}");
         }

@@ -140,6 +140,11 @@ pub enum ConfineError {
     /// The sandbox does not work here.
     #[error("runner = \"bubblewrap\": bwrap makes no sandbox here ({0}){1}")]
     BubblewrapFails(String, &'static str),
+    /// Commands would read the node's keys.
+    #[error(
+        "runner = \"bubblewrap\": commands see {1}, and the node's keys are there, in {0}: keep data_dir elsewhere, such as in /var/lib/kolo, or run the node as root with runner_user"
+    )]
+    ShowsKeys(PathBuf, PathBuf),
     /// The system refuses.
     #[error("{doing}: {source}")]
     System {
@@ -175,6 +180,23 @@ impl Confinement {
         };
         misses.extend(self.cgroups.as_deref().into_iter().flat_map(cgroup::misses));
         Ok(misses)
+    }
+
+    /// Whether commands see nothing of this directory of the node.
+    ///
+    /// # Errors
+    /// [`ConfineError::ShowsKeys`].
+    pub fn check_hides(&self, directory: &Path) -> Result<(), ConfineError> {
+        // Another user is kept out by the rights of the files, and Landlock names what is open.
+        if self.runner != Runner::Bubblewrap || self.user()?.is_some() {
+            return Ok(());
+        }
+        let whole = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+        let mut shown = SYSTEM.iter().map(Path::new).chain(self.paths.iter().map(PathBuf::as_path));
+        match shown.find(|shown| shown.canonicalize().is_ok_and(|shown| whole.starts_with(shown))) {
+            Some(shown) => Err(ConfineError::ShowsKeys(whole, shown.to_owned())),
+            None => Ok(()),
+        }
     }
 
     /// The limits of a command's cgroup.
@@ -390,6 +412,21 @@ mod tests {
             processes_max: 100,
             cgroups: None,
         }
+    }
+
+    #[test]
+    fn a_sandbox_that_shows_the_nodes_directory_is_refused() {
+        let data = tempfile::tempdir().unwrap();
+        let own = Confinement { runner: Runner::Bubblewrap, ..confinement() };
+        if geteuid().is_root() {
+            // Then nothing runs without a user of its own, who may not read it.
+            assert!(matches!(own.check_hides(data.path()), Err(ConfineError::Root)));
+            return;
+        }
+        own.check_hides(data.path()).unwrap();
+        let shows = Confinement { paths: vec![data.path().to_owned()], ..own };
+        assert!(matches!(shows.check_hides(&data.path().join("node")), Err(ConfineError::ShowsKeys(..))));
+        assert!(matches!(shows.check_hides(Path::new("/etc/kolo")), Err(ConfineError::ShowsKeys(..))));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::{
     confine::Confinement,
     frame::{End, Output},
     order::RunOrder,
+    removal::remove_tree,
     spool::Spool,
 };
 use crate::trust::{TrustFileError, files};
@@ -154,10 +155,7 @@ impl RunDirectory {
     /// Removes the scratch directory, when there is one.
     pub fn remove_scratch(&self) -> io::Result<()> {
         let Some(scratch) = self.scratch().map_err(io::Error::other)? else { return Ok(()) };
-        match fs::remove_dir_all(scratch) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        remove_tree(&scratch)
     }
 
     /// Notes the scratch directory.
@@ -204,7 +202,7 @@ impl RunDirectory {
     pub fn remove(&self) -> Result<(), DirectoryError> {
         // What cannot be removed is the owner's to look at.
         let _ = self.remove_scratch();
-        let removed = [fs::remove_file(self.file("task")), fs::remove_dir_all(&self.0)];
+        let removed = [fs::remove_file(self.file("task")), remove_tree(&self.0)];
         let failed = removed.into_iter().filter_map(Result::err).find(|error| error.kind() != io::ErrorKind::NotFound);
         failed.map_or(Ok(()), |source| Err(DirectoryError::Disk { path: self.0.clone(), source }))
     }

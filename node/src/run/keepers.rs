@@ -41,6 +41,7 @@ use super::{
     },
     order::{OrderError, RunNumber},
     processes,
+    removal::remove_tree,
 };
 use crate::{
     runtime::lock::locked,
@@ -204,18 +205,13 @@ impl Keepers {
     pub fn with_program(root: &Path, program: Vec<OsString>) -> Result<Keepers, RunError> {
         files::open_directory(root)?;
         let keepers = Keepers { root: root.to_owned(), program, started: Mutex::default() };
-        for directory in keepers.directories(None)? {
-            end_cgroup(&directory);
-            if matches!(state_of(&directory), Ok(RunState::Ended(End::Lost)))
-                && let Ok(Some(scratch)) = directory.scratch()
-            {
-                let (name, value) = environment::mark(&scratch);
-                processes::kill_marked(name, &value);
-                // What cannot be removed is the owner's to look at.
-                let _ = directory.remove_scratch();
-            }
-        }
+        keepers.directories(None)?.iter().for_each(end_rest);
         Ok(keepers)
+    }
+
+    /// Ends what the keeper of a run has left running, when it has died without ending it.
+    pub fn end_rest(&self, id: &RunId) {
+        end_rest(&self.directory(id));
     }
 
     /// Starts the keeper of a run, whose command waits for its user's word. `now` decides whether it is too late. Blocks for some
@@ -348,13 +344,27 @@ impl Keepers {
         self.say(id, &OwnerWord::Deadline(deadline))
     }
 
-    /// All runs that there are, as their directories show them.
+    /// The last run of a seat.
+    ///
+    /// # Errors
+    /// [`RunError::Unknown`] when there is none.
+    pub fn latest(&self, user: PublicKey, request: &RequestId, seat: SeatNumber) -> Result<RunId, RunError> {
+        let id = |run| RunId { user, request: request.clone(), seat, run };
+        let directories = self.directories(Some(&self.seat(&id(RunNumber(0)))))?;
+        let numbers = directories.iter().filter_map(|directory| directory.path().file_name()?.to_str()?.parse().ok());
+        numbers.max().map(|number| id(RunNumber(number))).ok_or(RunError::Unknown)
+    }
+
+    /// All runs that there are, as their directories show them, with as much of their orders as people look at.
     ///
     /// # Errors
     /// [`RunError`] when the directory cannot be read; a run that cannot be is left out.
     pub fn list(&self) -> Result<Vec<KeptRun>, RunError> {
-        let kept =
-            |directory: RunDirectory| Some(KeptRun { task: directory.task().ok()?, state: state_of(&directory).ok()? });
+        let kept = |directory: RunDirectory| {
+            let mut task = directory.task().ok()?;
+            task.order.shorten();
+            Some(KeptRun { task, state: state_of(&directory).ok()? })
+        };
         Ok(self.directories(None)?.into_iter().filter_map(kept).collect())
     }
 
@@ -415,7 +425,7 @@ impl Keepers {
             let is_over = read_last(&seat).is_ok_and(|last| last.is_some_and(|last| last.deadline < now));
             if is_over
                 && self.directories(Some(&seat))?.is_empty()
-                && let Err(error) = fs::remove_dir_all(&seat)
+                && let Err(error) = remove_tree(&seat)
             {
                 warn!(seat = %seat.display(), %error, "a seat cannot be forgotten");
             }
@@ -474,6 +484,19 @@ fn end_cgroup(directory: &RunDirectory) {
     let Some(cgroup) = directory.cgroup().ok().flatten().filter(|_| is_left) else { return };
     if let Err(error) = cgroup.end() {
         warn!(%error, run = %directory.path().display(), "what is left of a run cannot be ended");
+    }
+}
+
+/// Ends what a keeper that has died without ending it has left running.
+fn end_rest(directory: &RunDirectory) {
+    end_cgroup(directory);
+    if matches!(state_of(directory), Ok(RunState::Ended(End::Lost)))
+        && let Ok(Some(scratch)) = directory.scratch()
+    {
+        let (name, value) = environment::mark(&scratch);
+        processes::kill_marked(name, &value);
+        // What cannot be removed is the owner's to look at.
+        let _ = directory.remove_scratch();
     }
 }
 

@@ -15,6 +15,7 @@ pub mod keepers;
 pub mod opening;
 pub mod order;
 mod processes;
+mod removal;
 pub mod site;
 mod spool;
 

@@ -16,6 +16,8 @@ use super::{files::manifest::ChunkHash, frame::TerminalSize};
 
 /// Most bytes of command, environment and hosts together, as the operating system counts them: each text with a byte behind it.
 pub const TEXTS_BYTES_MAX: usize = 1024 * 1024;
+/// What each text of a command takes in memory beside its bytes, however short it is.
+const TEXT_COST_BYTES: usize = 32;
 /// Longest single text that Linux gives to a program, in bytes.
 pub const TEXT_BYTES_MAX: usize = 128 * 1024 - 1;
 /// Longest nonce, in bytes.
@@ -94,7 +96,7 @@ pub enum OrderError {
     NoCommand,
     /// The texts are too long together.
     #[error(
-        "command, environment and hosts have {0} bytes together, at most {TEXTS_BYTES_MAX} are run; put the rest into a file"
+        "command, environment and hosts take {0} bytes together, with {TEXT_COST_BYTES} for each of their texts, at most {TEXTS_BYTES_MAX} are run; put the rest into a file"
     )]
     TooLongTogether(usize),
     /// One text is too long.
@@ -153,8 +155,23 @@ impl RunOrder {
             return Err(OrderError::Terminal(size));
         }
         let variables = self.environment.iter().flat_map(|(name, value)| [name, value]);
-        let together = self.command.iter().chain(variables).chain(&self.hosts).map(|text| text.len() + 1).sum();
+        let together =
+            self.command.iter().chain(variables).chain(&self.hosts).map(|text| text.len() + TEXT_COST_BYTES).sum();
         if together > TEXTS_BYTES_MAX { Err(OrderError::TooLongTogether(together)) } else { Ok(()) }
+    }
+
+    /// Leaves as much of it as people look at.
+    pub fn shorten(&mut self) {
+        const ARGUMENTS_SHOWN: usize = 64;
+        const CHARACTERS_SHOWN: usize = 256;
+        self.command.truncate(ARGUMENTS_SHOWN);
+        for argument in &mut self.command {
+            if let Some((end, _)) = argument.char_indices().nth(CHARACTERS_SHOWN) {
+                argument.truncate(end);
+                argument.push('…');
+            }
+        }
+        (self.environment, self.hosts) = (BTreeMap::new(), Vec::new());
     }
 
     fn check_variables(&self) -> Result<(), OrderError> {
@@ -227,6 +244,15 @@ pub mod tests {
             expires: Time(1060),
             nonce: "n".to_owned(),
         }
+    }
+
+    #[test]
+    fn many_short_texts_cost_what_they_take_in_memory() {
+        let many = order(&vec!["x"; 100_001]);
+        assert!(matches!(many.check(), Err(OrderError::TooLongTogether(_))), "{:?}", many.check());
+        let mut shown = order(&["ä".repeat(1000).as_str(), "b"]);
+        shown.shorten();
+        assert_eq!((shown.command[0].chars().count(), shown.command[1].as_str()), (257, "b"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use broker::{
     ids::{HostId, RequestId, SeatNumber, SiteId},
     ledger::Booking,
     protocol::{AttemptId, Grant},
-    time::Time,
+    time::{Span, Time},
     trust::PublicKey,
 };
 use discovery::{RunAsked, RunInbound, RunStream, opening::Answer};
@@ -48,6 +48,8 @@ use crate::{
 
 /// How often it is seen which files are wanted no longer.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
+/// How long after the end of a window it is seen whether a keeper that died has left something running.
+const REST_FOR: Span = Span(5);
 /// How often it is seen whether the seats of what runs are still booked.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
@@ -354,16 +356,23 @@ impl RunSite {
     fn sweep(self: &Arc<RunSite>) {
         let now = self.clock.now().utc;
         let mut started = locked(&self.started);
-        started.retain(|_, watched| watched.deadline > now);
+        started.retain(|_, watched| watched.deadline + REST_FOR > now);
         let changed: Vec<(RunId, Watched, Option<Time>)> = {
             let ledger = self.ledger.lock();
             let changed = |(id, watched): (&RunId, &Watched)| {
+                let is_over = watched.deadline <= now;
                 let end = seat_end(&ledger, (&id.request, id.seat), (&id.user, &watched.host), now);
-                (end != Some(watched.deadline)).then(|| (id.clone(), watched.clone(), end))
+                (!is_over && end != Some(watched.deadline)).then(|| (id.clone(), watched.clone(), end))
             };
             started.iter().filter_map(changed).collect()
         };
+        let over: Vec<RunId> =
+            started.iter().filter(|(_, watched)| watched.deadline <= now).map(|(id, _)| id.clone()).collect();
         let Some(keepers) = self.keepers() else { return };
+        if !over.is_empty() {
+            let keepers = Arc::clone(keepers);
+            tokio::task::spawn_blocking(move || over.iter().for_each(|id| keepers.end_rest(id)));
+        }
         for (id, watched, end) in changed {
             // Not there twice while its keeper is told.
             started.remove(&id);
@@ -377,7 +386,7 @@ impl RunSite {
                         info!(%request, %seat, until_s = end.0, "a run ends with its seat, whose end has changed");
                         end
                     }
-                    (Err(RunError::Over | RunError::Unknown), _) => return,
+                    (Err(RunError::Over | RunError::Unknown), _) => return keepers.end_rest(&id),
                     (Err(error), _) => {
                         warn!(%error, %request, %seat, "a run whose seat has changed");
                         watched.deadline
@@ -422,13 +431,10 @@ fn latest(
     (request, seat, run): (&RequestId, SeatNumber, Option<RunNumber>),
     user: PublicKey,
 ) -> Result<RunId, RunError> {
-    let id = |run| RunId { user, request: request.clone(), seat, run };
-    if let Some(run) = run {
-        return Ok(id(run));
+    match run {
+        Some(run) => Ok(RunId { user, request: request.clone(), seat, run }),
+        None => keepers.latest(user, request, seat),
     }
-    let runs = keepers.list()?.into_iter().map(|run| RunId::of(&run.task));
-    let of_seat = runs.filter(|run| *run == id(run.run));
-    of_seat.max_by_key(|run| run.run).ok_or(RunError::Unknown)
 }
 
 fn answer_of(error: &RunError) -> Answer {

@@ -169,7 +169,12 @@ impl Truth {
         self.shown.get(&site)
     }
 
-    /// Notes what it shows.
+    /// Forgets what a site showed: it starts with what is on its disk.
+    pub fn forget_shown(&mut self, site: usize) {
+        self.shown.remove(&site);
+    }
+
+    /// Notes what a site shows of its own jobs.
     pub fn note_shown(&mut self, site: usize, shown: Shown) {
         self.shown.insert(site, shown);
     }

@@ -44,14 +44,14 @@ fn watch(
     let view: RequestView = client.get(&path_of(&client, &args.selector)?)?;
     let hosts = seats::chosen(&view, &args.on)?;
     let (grid, opener) = signing::opener(context, &client, &args.key)?;
-    let terms = Terms { is_attached: true, ..Terms::default() };
+    let terms = Terms { is_attached: true, is_watched: !takes_end, ..Terms::default() };
     let wishes: Result<Vec<Wish>, CliError> = hosts.iter().map(|host| seats::attach(&grid, &view.id, host)).collect();
     let common = Common { client: &client, opener: &opener, terms: &terms, stdin, each: None, follows, takes_end };
     Ok(match seats::run(&common, &hosts, wishes?)? {
         JobEnd::Over(code) => Exit::Run(code),
-        JobEnd::Left => {
+        JobEnd::Left(code) => {
             remark(&format!("left running: kolo attach {} watches it again", safe(view.id.as_str())));
-            Exit::Done
+            Exit::Run(code)
         }
     })
 }

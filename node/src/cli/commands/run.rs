@@ -63,19 +63,19 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
     };
     let is_own = args.within.is_none() && !args.keep;
     let ended = run_in(context, &client, args, (&environment, each.as_ref(), sent.as_ref()), &view);
-    if is_own && !matches!(ended, Ok(JobEnd::Left)) {
+    if is_own && !matches!(ended, Ok(JobEnd::Left(_))) {
         give_back(&client, &view);
     }
     Ok(match ended? {
         JobEnd::Over(code) => Exit::Run(code),
-        JobEnd::Left => {
+        JobEnd::Left(code) => {
             let id = safe(view.id.as_str());
             if args.detach {
                 writeln!(io::stdout(), "{id}").map_err(CliError::output)?;
             } else {
                 remark(&format!("left running: kolo attach {id} watches it, kolo logs {id} shows its output"));
             }
-            Exit::Done
+            Exit::Run(code)
         }
     })
 }
@@ -130,6 +130,7 @@ fn run_in(
         placing: sent.map(Sent::placing).unwrap_or_default(),
         detaches: args.detach,
         is_attached: false,
+        is_watched: false,
     };
     let stdin = match each {
         Some(_) => StdinTo::All,

@@ -19,6 +19,7 @@ use crate::{
         files::{
             ChunkHash, ChunkStore, FilesOrder, FilesWish, Manifest,
             manifest::{Chunk, FileEntry, ManifestError},
+            order::Patterns,
             transfer::{Transfer, TransferError},
             tree::{Others, Tree},
         },
@@ -130,10 +131,18 @@ impl Courier<'_> {
         let held = directory.join(name);
         let mut store = ChunkStore::open(&held).map_err(|error| here(&error))?;
         let tree = Tree::of_user(directory).map_err(|error| here(&error))?;
+        let asked = Patterns::of(patterns).map_err(|error| here(&error))?;
         let wish = FilesWish::Get { patterns: patterns.to_vec(), forgets };
         let fetched = self
             .over(host, wish, async |transfer: &mut Transfer<Stream>| {
                 let manifest = transfer.manifest().await?;
+                // The site says what there is, not what is written here.
+                if let Some(file) = manifest.files.iter().find(|file| !asked.match_path(&file.path)) {
+                    return Err(TransferError::Here(format!(
+                        "the site gives {:?}, which was not asked for",
+                        file.path
+                    )));
+                }
                 transfer.take(&manifest, &mut store).await?;
                 let written = tokio::task::block_in_place(|| tree.write("", &manifest, &store));
                 written.map_err(|error| TransferError::Here(error.to_string()))?;

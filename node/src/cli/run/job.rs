@@ -66,8 +66,10 @@ pub struct Terms {
     pub placing: Duration,
     /// Leave it running once all seats have started.
     pub detaches: bool,
-    /// It runs already: there is nothing to be released, and a signal to this command may leave it.
+    /// It runs already: there is nothing to be released.
     pub is_attached: bool,
+    /// Its output is looked at, and no signal is passed on.
+    pub is_watched: bool,
 }
 
 /// How a run has ended for its user.
@@ -75,8 +77,8 @@ pub struct Terms {
 pub enum JobEnd {
     /// All seats have told how they ended, or are given up.
     Over(u8),
-    /// It goes on, and the user has left.
-    Left,
+    /// It goes on, and the user has left, with this exit code.
+    Left(u8),
 }
 
 /// A seat as it is shown: its rank and where it is.
@@ -219,16 +221,23 @@ impl<'a> Job<'a> {
     async fn follow(&mut self, signals: &mut Signals) -> JobEnd {
         while self.codes.len() < self.told.len() {
             if self.terms.detaches && self.runs_everywhere() {
-                return JobEnd::Left;
+                return JobEnd::Left(0);
             }
             tokio::select! {
                 news = self.news.recv() => {
                     let Some((rank, news)) = news else { break };
+                    if self.terms.is_watched && matches!(news, News::Unread) {
+                        return JobEnd::Left(shell_code(SIGPIPE));
+                    }
                     self.hear(rank, news);
                 }
                 number = signals.next() => {
+                    if self.terms.is_watched {
+                        return JobEnd::Left(shell_code(number));
+                    }
                     if self.forward(number) {
-                        return JobEnd::Left;
+                        // How it ends is not known, so it is no success.
+                        return JobEnd::Left(code::UNKNOWN);
                     }
                 }
                 () = at(self.end_at) => {
@@ -449,9 +458,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn whoever_watches_passes_nothing_on() {
+        let watches = Terms { is_watched: true, ..Terms::default() };
+        let unread = [ready(), vec![(0, News::Unread)]].concat();
+        let played = play(watches, unread).await;
+        assert_eq!((played.end, &played.told[&1][..]), (Ok(JobEnd::Left(141)), &[Tell::Go][..]));
+    }
+
+    #[tokio::test]
     async fn whoever_detaches_leaves_when_all_have_started() {
         let played = play(Terms { detaches: true, ..Terms::default() }, ready()).await;
-        assert_eq!((played.end, &played.told[&1][..]), (Ok(JobEnd::Left), &[Tell::Go][..]));
+        assert_eq!((played.end, &played.told[&1][..]), (Ok(JobEnd::Left(0)), &[Tell::Go][..]));
         let failed = vec![(0, News::Ready), (1, News::Ready), (0, News::Started), (0, News::Ended(End::Code(0)))];
         let failed = [failed, vec![(1, News::Ended(End::Failed("no".to_owned())))]].concat();
         let played = play(Terms { detaches: true, ..Terms::default() }, failed).await;

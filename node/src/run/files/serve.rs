@@ -24,6 +24,7 @@ use super::{
     transfer::{Transfer, TransferError},
     tree::{Others, Tree, TreeError},
 };
+use crate::run::removal::remove_tree;
 
 /// The directory of a seat, and whom its files belong to when that is not this process's user.
 #[derive(Debug)]
@@ -182,7 +183,7 @@ impl Stores {
         for entry in entries {
             let path = entry?.path();
             if !these.contains(&path) {
-                fs::remove_dir_all(path)?;
+                remove_tree(&path)?;
             }
         }
         Ok(())

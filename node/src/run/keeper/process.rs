@@ -343,13 +343,13 @@ fn end_of(status: io::Result<ExitStatus>, (stopped, was_out_of_memory): (Option<
 
 /// Lets the outputs end. Everything that could write is gone, so they do, unless somebody attached holds them up.
 async fn drain(keeper: &Keeper, mut copied: tokio::task::JoinHandle<()>) {
-    let is_held = |state: &State| {
+    let is_held = |state: &mut State| {
         use crate::run::frame::Output;
         [Output::Stdout, Output::Stderr].iter().any(|output| state.room(*output, Instant::now()) == 0)
     };
     let began = Instant::now();
     while timeout(LAST_WORDS, &mut copied).await.is_err() {
-        if !is_held(&keeper.state()) || began.elapsed() > DRAIN_MAX {
+        if !is_held(&mut keeper.state()) || began.elapsed() > DRAIN_MAX {
             copied.abort();
             break;
         }

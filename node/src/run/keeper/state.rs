@@ -20,7 +20,8 @@ use crate::run::{
     spool::Spool,
 };
 
-/// How long unacknowledged output holds the command up when nothing of it is acknowledged. Later it is given up for the gap.
+/// How long unacknowledged output holds the command up, once there is no room beside it, when nothing of it is acknowledged. Later it
+/// is given up for the gap.
 pub const HELD_FOR: Duration = Duration::from_secs(60);
 
 /// How far the run is.
@@ -57,7 +58,8 @@ pub enum Stop {
 #[derive(Debug)]
 struct Holder {
     acknowledged: [u64; 2],
-    moved: Instant,
+    /// Since when it leaves no room for more output.
+    full_since: Option<Instant>,
 }
 
 /// What the user sends to the command.
@@ -216,7 +218,7 @@ impl State {
     /// Somebody is attached who has so much; his number.
     pub fn attach(&mut self, acknowledged: [u64; 2]) -> u64 {
         self.connections += 1;
-        self.holders.insert(self.connections, Holder { acknowledged, moved: Instant::now() });
+        self.holders.insert(self.connections, Holder { acknowledged, full_since: None });
         self.connections
     }
 
@@ -232,7 +234,7 @@ impl State {
             let has = has.min(spool.end());
             if has > *had {
                 *had = has;
-                holder.moved = Instant::now();
+                holder.full_since = None;
             }
         }
     }
@@ -243,17 +245,52 @@ impl State {
     }
 
     /// How many bytes of an output may be added now.
-    pub fn room(&self, output: Output, now: Instant) -> u64 {
+    pub fn room(&mut self, output: Output, now: Instant) -> u64 {
         let spool = &self.spools[output as usize];
-        let holds = self.holders.values().filter(|holder| now.duration_since(holder.moved) < HELD_FOR);
-        let held = holds.map(|holder| holder.acknowledged[output as usize]).min().unwrap_or(u64::MAX / 2);
-        spool.room(held)
+        let holds = self.holders.values_mut().filter_map(|holder| {
+            let held = holder.acknowledged[output as usize];
+            let is_given_up =
+                spool.room(held) == 0 && now.duration_since(*holder.full_since.get_or_insert(now)) >= HELD_FOR;
+            (!is_given_up).then_some(held)
+        });
+        spool.room(holds.min().unwrap_or(u64::MAX / 2))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_who_reads_slowly_holds_up_the_command_from_when_there_is_no_room_however_long_it_was_quiet() {
+        let directory = tempfile::tempdir().unwrap();
+        let spools = ["out", "err"].map(|name| Spool::open(&directory.path().join(name), 1).unwrap());
+        let mut state = State {
+            phase: Phase::Preparing,
+            spools,
+            input: Input::default(),
+            may_start: true,
+            stop: None,
+            deadline: Time(0),
+            is_seen: false,
+            terminal: None,
+            holders: BTreeMap::new(),
+            connections: 0,
+        };
+        let user = state.attach([0; 2]);
+        let quiet = Instant::now() + 2 * HELD_FOR;
+        let piece = vec![b'x'; crate::run::spool::APPEND_BYTES_MAX];
+        while state.room(Output::Stdout, quiet) > 0 {
+            let room = usize::try_from(state.room(Output::Stdout, quiet)).unwrap();
+            state.spools[0].append(&piece[..room.min(piece.len())]).unwrap();
+        }
+        assert_eq!(state.room(Output::Stdout, quiet + HELD_FOR / 2), 0);
+        state.acknowledge(user, [1, 0]);
+        assert_eq!(state.room(Output::Stdout, quiet + HELD_FOR / 2), 1);
+        state.spools[0].append(b"x").unwrap();
+        assert_eq!(state.room(Output::Stdout, quiet + HELD_FOR), 0, "he has taken something");
+        assert!(state.room(Output::Stdout, quiet + 3 * HELD_FOR) > 0, "now he is given up");
+    }
 
     #[test]
     fn input_is_taken_once_and_in_order_however_often_it_is_sent() {

@@ -18,8 +18,10 @@ use super::{
     capacity,
 };
 
-/// A site has started: it has every job that was acknowledged and that has not ended on its disk.
+/// A site has started: it has every job that was acknowledged and that has not ended on its disk. A booking that it had given back, but
+/// not on disk, is there again, and is no new hold.
 pub fn check_start(grid: &mut Grid, node: usize) {
+    grid.truth.forget_shown(node);
     let Some(running) = grid.nodes[node].running() else { return };
     let known: BTreeSet<&AttemptId> = running.machines.ledger.own_jobs().map(|own| &own.job.attempt).collect();
     let lost = grid.truth.own_jobs_at(node).find(|attempt| !known.contains(attempt)).map(|lost| lost.request.clone());
