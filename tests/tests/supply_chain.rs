@@ -37,6 +37,12 @@ fn every_dependency_is_allowed() {
     }
 }
 
+/// Nothing else builds the fuzzer, so nothing else would notice.
+#[test]
+fn the_fuzzers_lock_file_is_that_of_its_manifests() {
+    cargo(&["metadata", "--locked", "--format-version", "1", "--manifest-path", "fuzz/Cargo.toml"]);
+}
+
 /// It is unmaintained, so what it takes to replace it stays small.
 #[test]
 fn one_file_knows_bincode() {
