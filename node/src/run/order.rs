@@ -282,7 +282,10 @@ pub mod tests {
         assert_eq!(full.check(), Ok(()));
         assert!(SignedText::text_of(&full).is_ok());
         let over = order(&[text.as_str(); 9]);
-        assert_eq!(over.check(), Err(OrderError::TooLongTogether(9 * (TEXT_BYTES_MAX + 1) + 4)));
+        assert_eq!(
+            over.check(),
+            Err(OrderError::TooLongTogether(9 * (TEXT_BYTES_MAX + TEXT_COST_BYTES) + 2 * (1 + TEXT_COST_BYTES)))
+        );
         let argument = order(&["x", &format!("{text}x")]).check().unwrap_err();
         assert_eq!(argument.to_string(), "argument 1 has 131072 bytes, at most 131071 are accepted");
     }

