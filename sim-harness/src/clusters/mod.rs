@@ -2,6 +2,7 @@
 //!
 //! Invariant: pure; the same jobs, clusters, faults and policy give the same times.
 
+pub(crate) mod mesd;
 pub(crate) mod oas;
 pub(crate) mod policies;
 pub(crate) mod usage;

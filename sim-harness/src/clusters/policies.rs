@@ -1,8 +1,8 @@
 //! The policies of the source: which job starts next, and on how many hosts of each cluster.
 //!
-//! Source: the dissertation on multi-clusters, 3.1 (PAS, and its orders and comparators) and 3.3 (MESD). All but PAS are literal: links
-//! are no limit to them, and what saturates one runs slower. Invariant: what is chosen fits the free hosts; PAS saturates no link but by a
-//! job that does so alone.
+//! Source: the dissertation on multi-clusters, 3.1 (PAS, and its orders and comparators). All but PAS are literal: links are no limit to
+//! them, and what saturates one runs slower. Invariant: what is chosen fits the free hosts; PAS saturates no link but by a job that does so
+//! alone.
 
 use std::{cmp::Reverse, collections::VecDeque};
 
@@ -61,7 +61,7 @@ impl Policy for OneByOne {
 }
 
 /// Clusters by their power, the fastest first.
-fn by_power(clusters: &[Cluster]) -> Vec<usize> {
+pub(super) fn by_power(clusters: &[Cluster]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..clusters.len()).collect();
     order.sort_by(|a, b| descending(clusters[*a].power, clusters[*b].power));
     order
@@ -226,80 +226,4 @@ impl Search<'_> {
             }
         }
     }
-}
-
-/// MESD: all that waits is put into an order, the job that loses least against the empty grid first; the next order is made when all of
-/// this one has begun (algorithms 2 and 3; of line 11 the text counts, which takes the smallest difference).
-#[derive(Default)]
-pub(crate) struct LeastSlowdown {
-    planned: VecDeque<(usize, Counts)>,
-}
-
-impl Policy for LeastSlowdown {
-    fn next(&mut self, waiting: &[usize], state: &State) -> Option<(usize, Counts)> {
-        if self.planned.is_empty() {
-            self.planned = ordered(waiting, state).into();
-        }
-        let free = state.free();
-        let (_, counts) = self.planned.front()?;
-        if counts.iter().zip(&free).all(|(tasks, free)| tasks <= free) { self.planned.pop_front() } else { None }
-    }
-}
-
-/// The order of all that waits, each with its hosts.
-pub(crate) fn ordered(waiting: &[usize], state: &State) -> Vec<(usize, Counts)> {
-    let (jobs, clusters) = (state.jobs, state.clusters);
-    let all: Counts = clusters.iter().map(|cluster| cluster.hosts).collect();
-    let mut free = state.free();
-    let mut left = waiting.to_vec();
-    // What is in use, with its end: what runs already counts as begun now.
-    let begun =
-        |running: &super::world::Running| (jobs[running.job].time(&running.counts, clusters), running.counts.clone());
-    let mut in_use: Vec<(f64, Counts)> = state.running.iter().map(begun).collect();
-    let (mut now, mut order) = (0.0, Vec::new());
-    while !left.is_empty() {
-        let loss = |job: &usize| {
-            let counts = moved(&jobs[*job], &free, clusters)?;
-            let ideal = moved(&jobs[*job], &all, clusters)?;
-            let loss = jobs[*job].time(&counts, clusters) - jobs[*job].time(&ideal, clusters);
-            Some((loss, *job, counts))
-        };
-        let best = left.iter().filter_map(loss).min_by(|a, b| a.0.total_cmp(&b.0));
-        if let Some((_, job, counts)) = best {
-            take(&mut free, &counts, false);
-            in_use.push((now + jobs[job].time(&counts, clusters), counts.clone()));
-            left.retain(|known| *known != job);
-            order.push((job, counts));
-            continue;
-        }
-        let first = in_use.iter().enumerate().min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
-        // A job that does not fit the empty grid is never placed.
-        let Some((at, _)) = first else { break };
-        let (end, counts) = in_use.swap_remove(at);
-        now = end.max(now);
-        take(&mut free, &counts, true);
-    }
-    order
-}
-
-fn take(free: &mut Counts, counts: &[u32], is_back: bool) {
-    for (free, tasks) in free.iter_mut().zip(counts) {
-        *free = if is_back { *free + tasks } else { *free - tasks };
-    }
-}
-
-/// The fastest free hosts, then as many tasks as fit moved from faster clusters to the slowest one that is used (algorithm 3).
-fn moved(job: &Job, free: &[u32], clusters: &[Cluster]) -> Option<Counts> {
-    let mut counts = fastest(job, free, clusters)?;
-    let order = by_power(clusters);
-    let used: Vec<usize> = order.into_iter().filter(|at| counts[*at] > 0).collect();
-    let (slowest, faster) = used.split_last()?;
-    let mut room = free[*slowest] - counts[*slowest];
-    for at in faster {
-        let tasks = counts[*at].min(room);
-        counts[*at] -= tasks;
-        counts[*slowest] += tasks;
-        room -= tasks;
-    }
-    Some(counts)
 }

@@ -11,9 +11,24 @@ use super::{deadlines, policy};
 use crate::{duration, print::OutputForm};
 
 /// The names of the policies with `--uplink-mbps`: orders alone take the fastest hosts, whatever the uplinks.
-pub const SPANNING_POLICIES: [&str; 16] = [
-    "oas", "mesd", "cbs", "jpr", "pas-fcfs", "pas-sjf", "pas-bjf", "pas-fpfs", "pas-spt", "pas-lpt", "fcfs", "sjf",
-    "bjf", "fpfs", "spt", "lpt",
+pub const SPANNING_POLICIES: [&str; 17] = [
+    "oas",
+    "mesd",
+    "mesd:literal",
+    "cbs",
+    "jpr",
+    "pas-fcfs",
+    "pas-sjf",
+    "pas-bjf",
+    "pas-fpfs",
+    "pas-spt",
+    "pas-lpt",
+    "fcfs",
+    "sjf",
+    "bjf",
+    "fpfs",
+    "spt",
+    "lpt",
 ];
 
 /// Most jobs in one replay; about 200 bytes each.
@@ -39,7 +54,7 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub rules: Rules,
     /// Jobs span clusters: each cluster of the machines file is behind an uplink of so many Mbit/s, hosts differ in speed, and a task has
-    /// a host of its own. Policies: oas, mesd, cbs, jpr, pas-ORDER, and the orders fcfs, sjf, bjf, fpfs, spt and lpt.
+    /// a host of its own. Policies: oas, mesd, mesd:literal, cbs, jpr, pas-ORDER, and the orders fcfs, sjf, bjf, fpfs, spt and lpt.
     #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["synthetic", "jobs_csv", "growth"])]
     pub uplink_mbps: Option<u32>,
     #[command(flatten)]

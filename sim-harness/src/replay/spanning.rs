@@ -23,8 +23,9 @@ use super::{
 };
 use crate::{
     clusters::{
+        mesd::{Choice, LeastSlowdown},
         oas::Whole,
-        policies::{LeastSlowdown, ORDERS, OneByOne, Packages, Placement, order_name},
+        policies::{ORDERS, OneByOne, Packages, Placement, order_name},
         usage::Usage,
         world::{Cluster, Fault, Figures, Job, Policy, simulate_with},
     },
@@ -53,7 +54,8 @@ fn literal_or_packages(name: &str) -> Option<Box<dyn Policy>> {
     let order = |name: &str| ORDERS.into_iter().find(|order| order_name(*order).eq_ignore_ascii_case(name));
     let one_by_one = |order, placement| Box::new(OneByOne { order, placement });
     Some(match name {
-        "mesd" => Box::new(LeastSlowdown::default()),
+        "mesd" => Box::new(LeastSlowdown::new(Choice::Carried)),
+        "mesd:literal" => Box::new(LeastSlowdown::new(Choice::Literal)),
         "cbs" => one_by_one(Order::Fcfs, Placement::Chunk),
         "jpr" => one_by_one(Order::Fcfs, Placement::Fastest),
         _ => match name.strip_prefix("pas-") {

@@ -8,8 +8,9 @@ use serde::Serialize;
 use super::setup;
 use crate::{
     clusters::{
+        mesd::{Choice, LeastSlowdown},
         oas::{self, Whole},
-        policies::{LeastSlowdown, ORDERS, OneByOne, Packages, Placement, order_name},
+        policies::{ORDERS, OneByOne, Packages, Placement, order_name},
         world::{Cluster, Ended, Figures, Job, simulate},
     },
     progress::Progress,
@@ -43,9 +44,13 @@ pub(super) struct Setting {
 pub(super) enum Studied {
     OneByOne(Order, Placement),
     Packages(Order),
-    LeastSlowdown,
+    LeastSlowdown(Choice),
     Exact,
 }
+
+/// Both forms of MESD.
+pub(super) const LEAST_SLOWDOWN: [Studied; 2] =
+    [Studied::LeastSlowdown(Choice::Carried), Studied::LeastSlowdown(Choice::Literal)];
 
 impl Studied {
     pub(super) fn name(self) -> String {
@@ -53,7 +58,8 @@ impl Studied {
             Studied::OneByOne(Order::Fcfs, Placement::Chunk) => "CBS".to_owned(),
             Studied::OneByOne(order, _) => order_name(order),
             Studied::Packages(order) => format!("PAS-{}", order_name(order)),
-            Studied::LeastSlowdown => "MESD".to_owned(),
+            Studied::LeastSlowdown(Choice::Carried) => "MESD".to_owned(),
+            Studied::LeastSlowdown(Choice::Literal) => "MESD-literal".to_owned(),
             Studied::Exact => "OAS".to_owned(),
         }
     }
@@ -63,7 +69,7 @@ impl Studied {
         Ok(match self {
             Studied::OneByOne(order, placement) => simulate(clusters, jobs, &mut OneByOne { order, placement }),
             Studied::Packages(order) => simulate(clusters, jobs, &mut Packages::new(order)),
-            Studied::LeastSlowdown => simulate(clusters, jobs, &mut LeastSlowdown::default()),
+            Studied::LeastSlowdown(choice) => simulate(clusters, jobs, &mut LeastSlowdown::new(choice)),
             Studied::Exact if jobs.iter().all(|job| job.arrival <= 0.0) => oas::ordered_and_assigned(clusters, jobs)?,
             Studied::Exact => simulate(clusters, jobs, &mut Whole::new(clusters)?),
         })
@@ -106,7 +112,7 @@ pub(super) fn assignment(seed: u64, workloads: u64, progress: &Progress) -> anyh
 /// 3.1.3.3: PAS in six orders, with the classic orders and MESD beside.
 pub(super) fn selection(seed: u64, workloads: u64, progress: &Progress) -> anyhow::Result<Vec<Setting>> {
     let classic = ORDERS.map(|order| Studied::OneByOne(order, Placement::Fastest));
-    let studied = [&ORDERS.map(Studied::Packages)[..], &classic, &[Studied::LeastSlowdown]].concat();
+    let studied = [&ORDERS.map(Studied::Packages)[..], &classic, &LEAST_SLOWDOWN].concat();
     let setting = |kind: &_| setting(seed, workloads, (*kind, MIDDLE), &studied, progress);
     setup::HETEROGENEITY.iter().map(setting).collect()
 }
@@ -128,7 +134,7 @@ fn setting(
 /// 3.2.2.2 and 3.3.5.1: batches of eight jobs on three small clusters.
 pub(super) fn batches(seed: u64, batches: u64, progress: &Progress) -> anyhow::Result<Vec<Row>> {
     let classic = ORDERS.map(|order| Studied::OneByOne(order, Placement::Fastest));
-    let studied = [&ORDERS.map(Studied::Packages)[..], &classic, &[Studied::LeastSlowdown, Studied::Exact]].concat();
+    let studied = [&ORDERS.map(Studied::Packages)[..], &classic, &LEAST_SLOWDOWN, &[Studied::Exact]].concat();
     let bisection = f64::from(MIDDLE) / 10.0;
     let batches: Vec<_> =
         (0..batches).map(|number| setup::batch(seed, number, bisection)).collect::<anyhow::Result<_>>()?;

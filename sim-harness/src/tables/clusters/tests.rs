@@ -4,8 +4,9 @@ use broker::batch::Order;
 
 use super::setup;
 use crate::clusters::{
+    mesd::{Choice, LeastSlowdown, ordered},
     oas::{self, Whole},
-    policies::{LeastSlowdown, ORDERS, OneByOne, Packages, Placement, ordered},
+    policies::{ORDERS, OneByOne, Packages, Placement},
     world::{Cluster, Ended, Fault, Figures, Job, Policy, State, is_spread, simulate, simulate_with},
 };
 
@@ -25,8 +26,11 @@ fn the_order_of_the_example_of_least_slowdown() {
         assert!((time - expected).abs() < 0.05, "{time} is not {expected}");
     }
     let state = State::empty(&clusters, &jobs);
-    let order: Vec<usize> = ordered(&[0, 1, 2, 3], &state).into_iter().map(|(job, _)| job).collect();
-    assert_eq!(order, [0, 2, 3, 1]);
+    // Nothing is sent, so links change nothing.
+    for choice in [Choice::Literal, Choice::Carried] {
+        let order: Vec<usize> = ordered(&[0, 1, 2, 3], &state, choice).into_iter().map(|(job, _)| job).collect();
+        assert_eq!(order, [0, 2, 3, 1]);
+    }
 }
 
 /// Two halved jobs share links of 1 GB/s: the load is twice what a link bears, so both communicate at half the speed until one ends.
@@ -61,7 +65,10 @@ fn any_policy_places_every_job_once_and_packages_keep_the_links() {
                 check(&jobs, &simulate(&clusters, &jobs, &mut OneByOne { order, placement }), 64);
             }
         }
-        check(&jobs, &simulate(&clusters, &jobs, &mut LeastSlowdown::default()), 64);
+        check(&jobs, &simulate(&clusters, &jobs, &mut LeastSlowdown::new(Choice::Literal)), 64);
+        let carried = simulate(&clusters, &jobs, &mut LeastSlowdown::new(Choice::Carried));
+        assert!(carried.iter().all(|ended| !ended.was_saturated));
+        check(&jobs, &carried, 64);
         // OAS takes a second or so for ten jobs.
         let jobs = &jobs[..10];
         let whole = simulate(&clusters, jobs, &mut Whole::new(&clusters).unwrap());
@@ -128,6 +135,24 @@ fn a_job_whose_host_fails_begins_anew() {
     assert_eq!(run(vec![fault(0, 500.0, 600.0)]), [(0, 0.0, 100.0, 0), (1, 0.0, 100.0, 0)]);
     let two = vec![fault(1, 50.0, 400.0), fault(1, 50.0, 300.0)];
     assert_eq!(run(two), [(0, 0.0, 100.0, 0), (1, 300.0, 400.0, 1)]);
+}
+
+/// Where MESD gives the best hosts literally, a link is saturated; within links, other counts are found, or the job waits.
+#[test]
+fn least_slowdown_finds_other_counts_within_links() {
+    let clusters = [Cluster { hosts: 4, power: 1.0, link: 1.0 }, Cluster { hosts: 4, power: 0.5, link: 1.0 }];
+    // Three of six tasks each way send 1.8; one or five send 1.
+    let wide = Job { tasks: 6, compute: 0.5, base: 100.0, bandwidth: 1.0, arrival: 0.0 };
+    let run = |choice, clusters: &[Cluster], jobs: &[Job]| {
+        let ended = simulate(clusters, jobs, &mut LeastSlowdown::new(choice));
+        ended.into_iter().map(|ended| (ended.counts, ended.was_saturated)).collect::<Vec<_>>()
+    };
+    assert_eq!(run(Choice::Literal, &clusters, &[wide]), [(vec![2, 4], true)]);
+    let five = [Cluster { hosts: 5, ..clusters[0] }, clusters[1]];
+    assert_eq!(run(Choice::Literal, &five, &[wide]), [(vec![2, 4], true)]);
+    assert_eq!(run(Choice::Carried, &five, &[wide]), [(vec![5, 1], false)]);
+    // No counts do on the smaller grid: it runs as it would literally.
+    assert_eq!(run(Choice::Carried, &clusters, &[wide]), [(vec![2, 4], true)]);
 }
 
 /// The exact plan keeps the links, and ends no later than any policy that does so.

@@ -9,7 +9,7 @@ use anyhow::ensure;
 use broker::batch::Order;
 use serde::Serialize;
 
-use super::experiments::Studied;
+use super::experiments::{LEAST_SLOWDOWN, Studied};
 use crate::{
     clusters::{
         policies::{ORDERS, Placement},
@@ -33,7 +33,7 @@ const TRAFFIC_MBPS_MAX: u32 = 800;
 
 /// What the source says of jobs that a link has slowed down and of those in more than one cluster, in per cent.
 pub(super) const SOURCE: [(&str, f64, f64); 7] = [
-    ("MESD", 0.30, 15.55),
+    ("MESD-literal", 0.30, 15.55),
     ("FCFS", 1.95, 19.79),
     ("SJF", 1.85, 21.17),
     ("BJF", 0.70, 17.81),
@@ -73,7 +73,7 @@ pub(super) fn study(path: &Path, seed: u64) -> anyhow::Result<Trace> {
     ensure!(!trace.jobs.is_empty(), BadUsage::new(format_args!("{}: no job that ran", path.display())));
     let jobs = spanning::jobs(&trace.jobs, TRAFFIC_MBPS_MAX, seed);
     let one_by_one = |order| Studied::OneByOne(order, Placement::Fastest);
-    let mut studied = vec![Studied::LeastSlowdown];
+    let mut studied = LEAST_SLOWDOWN.to_vec();
     studied.extend(ORDERS.map(one_by_one));
     studied.extend([
         Studied::OneByOne(Order::Fcfs, Placement::Chunk),
