@@ -14,7 +14,7 @@ use crate::{
     demand::Demand,
     document::read_object,
     ids::{HostId, RequestId, ShapeNumber, SiteId},
-    phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, find, plan_on},
+    phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, Windows, find, plan_on},
     plan::{CutCounts, Plan, PlanOutcome, Reason, Rejection, Seat},
     request::{Effort, Request, RequestDocument, RequestError},
     resources::Amounts,
@@ -208,24 +208,51 @@ impl OfflinePlanner {
     ) -> PlanOutcome {
         observer.enter(Phase::Find);
         let rejected = |reason| PlanOutcome::Rejected(Rejection { reason, start_proven: true });
-        let (earliest, latest) = match self.starts(request) {
-            Ok(starts) => starts,
+        let mut job = match self.job(request) {
+            Ok(job) => job,
             Err(reason) => return rejected(reason),
         };
-        let job = Job { asked_at: self.asked_at, uplinks: &self.uplinks, ..Job::of(request, (earliest, latest)) };
-        let (mut job, pool) = (job, self.pool(request.demand()));
         change(&mut job);
-        let found = if job.demand.is_to_be_scaled() {
+        match self.eligible(job.demand) {
+            Ok(candidates) => Phases.plan(&job, &candidates, self.effort_of(request), self.seed, observer),
+            Err(reason) => rejected(reason),
+        }
+    }
+
+    /// What is to be planned of a request.
+    ///
+    /// # Errors
+    /// See [`OfflinePlanner::starts`].
+    pub(crate) fn job<'a>(&'a self, request: &'a Request) -> Result<Job<'a>, Reason> {
+        let starts = self.starts(request)?;
+        Ok(Job { asked_at: self.asked_at, uplinks: &self.uplinks, ..Job::of(request, starts) })
+    }
+
+    /// The hosts of the snapshot that could serve a demand if they were empty.
+    ///
+    /// # Errors
+    /// See [`find::eligible`].
+    pub(crate) fn eligible(&self, demand: &Demand) -> Result<Vec<Candidate<'_>>, Reason> {
+        let pool = self.pool(demand);
+        if demand.is_to_be_scaled() {
             // Who could serve it depends on the factor, and is found out for each.
-            Ok((0..pool.len()).collect())
-        } else {
-            find::eligible(job.demand, &pool)
-        };
-        let candidates: Vec<Candidate<'_>> = match found {
-            Ok(eligible) => eligible.into_iter().map(|index| pool[index]).collect(),
-            Err(reason) => return rejected(reason),
-        };
-        Phases.plan(&job, &candidates, request.effort().unwrap_or(self.settings.effort), self.seed, observer)
+            return Ok(pool);
+        }
+        Ok(find::eligible(demand, &pool)?.into_iter().map(|index| pool[index]).collect())
+    }
+
+    /// The searches for windows of some jobs of one request, one after the other; none where [`Windows`] has none.
+    pub(crate) fn windows<'a>(
+        &self,
+        jobs: &[Job<'a>],
+        candidates: &'a [Candidate<'a>],
+        request: &Request,
+    ) -> Option<Vec<Windows<'a>>> {
+        jobs.iter().map(|job| Windows::new(job, candidates, self.effort_of(request), self.seed)).collect()
+    }
+
+    fn effort_of(&self, request: &Request) -> Effort {
+        request.effort().unwrap_or(self.settings.effort)
     }
 
     /// The earliest and the latest start of a request.
@@ -266,7 +293,6 @@ impl OfflinePlanner {
     ) -> Option<Plan> {
         let request = &*request.unscaled();
         let demand = request.demand();
-        let pool = self.pool(demand);
         let least = demand.minima();
         let is_free = |candidate: &Candidate<'_>| {
             let amounts = if demand.is_exclusive() { &candidate.host.capacity } else { &least };
@@ -274,8 +300,8 @@ impl OfflinePlanner {
             request.window().deadline.is_none_or(|deadline| window.end <= deadline)
                 && candidate.schedule.admits(&candidate.host.capacity, window, amounts).is_ok()
         };
-        let eligible = find::eligible(demand, &pool).ok()?;
-        let mut free: Vec<Candidate<'_>> = eligible.into_iter().map(|index| pool[index]).filter(is_free).collect();
+        let mut free = self.eligible(demand).ok()?;
+        free.retain(is_free);
         free.sort_by_key(|candidate| Reverse(last_ends.get(&(candidate.site.clone(), candidate.host.id.clone()))));
         free.truncate(demand.seats());
         free.sort_by_key(|candidate| (candidate.site, &candidate.host.id));

@@ -12,7 +12,7 @@ use super::{
     objective::{cost, host_time},
     run::Run,
 };
-use crate::{ids::RequestId, objective::unproven, plan::Plan, request::Request};
+use crate::{ids::RequestId, objective::unproven, phases::Job, plan::Plan, request::Request};
 
 /// One way to serve a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +47,11 @@ impl Serialize for Alternative {
 
 /// Alternatives of these requests, in the order given, that all fit into the snapshot together.
 pub(super) fn disjoint(run: &mut Run<'_>, requests: &[usize]) -> Vec<Vec<Plan>> {
+    if let [request] = requests
+        && let Some(plans) = of_one(run, *request)
+    {
+        return vec![plans];
+    }
     let mut found: Vec<Vec<Plan>> = vec![Vec::new(); requests.len()];
     let mut open: Vec<usize> = (0..requests.len()).collect();
     for round in 0..run.options.alternatives {
@@ -56,10 +61,7 @@ pub(super) fn disjoint(run: &mut Run<'_>, requests: &[usize]) -> Vec<Vec<Plan>> 
             let planned = run.plan(requests[*place], round % 2 == 1);
             found[*place].iter().for_each(|plan| run.planner.give_back_whole(plan));
             let Some(mut plan) = planned.filter(|plan| !is_among(&found[*place], plan)) else { return false };
-            // It was planned beside others that may not be chosen, or for the batch: nothing is proven of it for its own request.
-            let kind = run.requests[requests[*place]].request().map(Request::objective).unwrap_or_default();
-            plan.objective = unproven(kind, plan.start, &plan.seats);
-            plan.start_proven = false;
+            disprove(run, requests[*place], &mut plan);
             run.planner.occupy(&plan);
             found[*place].push(plan);
             true
@@ -67,6 +69,38 @@ pub(super) fn disjoint(run: &mut Run<'_>, requests: &[usize]) -> Vec<Vec<Plan>> 
     }
     found.iter().flatten().for_each(|plan| run.planner.vacate(plan));
     found
+}
+
+/// The same for one request, by searches that keep what they know; none where there are none for it.
+fn of_one(run: &mut Run<'_>, request: usize) -> Option<Vec<Plan>> {
+    let requests = run.requests;
+    let [Ok(asked)] = &requests[request].shapes[..] else { return None };
+    let (planner, asked) = (run.planner.clone(), asked.unscaled());
+    let (job, candidates) = (planner.job(&asked).ok()?, planner.eligible(asked.demand()).ok()?);
+    let job = Job { budget: [job.budget, run.budget_left()].into_iter().flatten().min(), ..job };
+    let mut jobs = vec![job, Job { objective: run.options.objective.of_request(), ..job }];
+    jobs.dedup_by_key(|job| job.objective);
+    let mut searches = planner.windows(&jobs, &candidates, &asked)?;
+    let mut plans = Vec::new();
+    for round in 0..run.options.alternatives {
+        if !run.goes_on(request) {
+            break;
+        }
+        run.stopwatch.reset();
+        let outcome = searches[round % jobs.len()].find(&mut run.stopwatch);
+        let Some(mut plan) = run.found(request, outcome).filter(|plan| !is_among(&plans, plan)) else { break };
+        searches.iter_mut().for_each(|search| search.take(&plan));
+        disprove(run, request, &mut plan);
+        plans.push(plan);
+    }
+    Some(plans)
+}
+
+/// A plan was made beside others that may not be chosen, or for the batch: nothing is proven of it for its own request.
+fn disprove(run: &Run<'_>, request: usize, plan: &mut Plan) {
+    let kind = run.requests[request].request().map(Request::objective).unwrap_or_default();
+    plan.objective = unproven(kind, plan.start, &plan.seats);
+    plan.start_proven = false;
 }
 
 /// Whether a plan has the start and the hosts of one of these.

@@ -39,7 +39,7 @@ pub struct Run<'a> {
     pub(super) proven: Option<i64>,
     /// Who waits for the answer.
     pub(super) watch: Watch<'a>,
-    stopwatch: PhaseStopwatch<&'a dyn Fn() -> Duration>,
+    pub(super) stopwatch: PhaseStopwatch<&'a dyn Fn() -> Duration>,
 }
 
 impl<'a> Run<'a> {
@@ -77,13 +77,9 @@ impl<'a> Run<'a> {
 
     /// The same for jobs that are not quite what is asked; the best of its shapes.
     pub(super) fn plan_by(&mut self, request: usize, change: impl Fn(&mut Job<'_>)) -> Option<Plan> {
-        let placed = self.alternatives.iter().filter(|found| found.chosen).count();
-        if !(self.watch.goes_on)(Progress { placed, value: None }) {
-            self.reasons[request] = "the search was ended before its turn".to_owned();
-            return None;
-        }
+        self.goes_on(request).then_some(())?;
         self.stopwatch.reset();
-        let left = self.left.map(|left| Cost(left.min(Cost::MAX.0 - 1)));
+        let left = self.budget_left();
         let change = |job: &mut Job<'_>| {
             change(job);
             job.budget = [job.budget, left].into_iter().flatten().min();
@@ -93,6 +89,26 @@ impl<'a> Run<'a> {
             Err(rejection) => PlanOutcome::Rejected(rejection.clone()),
         });
         let outcome = shapes::best_of((0..).map(ShapeNumber).zip(outcomes));
+        self.found(request, outcome)
+    }
+
+    /// Asks the one who waits whether a request is to be planned; notes that it was not.
+    pub(super) fn goes_on(&mut self, request: usize) -> bool {
+        let placed = self.alternatives.iter().filter(|found| found.chosen).count();
+        let goes_on = (self.watch.goes_on)(Progress { placed, value: None });
+        if !goes_on {
+            self.reasons[request] = "the search was ended before its turn".to_owned();
+        }
+        goes_on
+    }
+
+    /// What a plan may cost, as a request has it.
+    pub(super) fn budget_left(&self) -> Option<Cost> {
+        self.left.map(|left| Cost(left.min(Cost::MAX.0 - 1)))
+    }
+
+    /// Books what a search took, and notes why it found nothing.
+    pub(super) fn found(&mut self, request: usize, outcome: PlanOutcome) -> Option<Plan> {
         let spent = self.stopwatch.stop();
         self.phases_us[request].iter_mut().zip(spent).for_each(|(sum, us)| *sum += us);
         match outcome {

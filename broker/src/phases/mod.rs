@@ -42,6 +42,7 @@ mod tests;
 mod timeline;
 mod together;
 mod windowed;
+mod windows;
 
 use std::collections::BTreeSet;
 
@@ -60,6 +61,7 @@ pub use self::{
     limits::Limits,
     settings::Settings,
     stopwatch::PhaseStopwatch,
+    windows::Windows,
 };
 use crate::{
     cost::Cost,
@@ -205,45 +207,69 @@ pub fn plan_within(
         return molded::plan(job, candidates, limits, seed, observer);
     }
     observer.enter(Phase::Check);
-    let mut problem = Problem::new(job, candidates);
+    plan_problem(&mut Problem::new(job, candidates), job, limits, seed, observer)
+}
+
+/// The same once the numbers are gathered.
+fn plan_problem(
+    problem: &mut Problem<'_>,
+    job: &Job<'_>,
+    limits: &Limits,
+    seed: u64,
+    observer: &mut impl PhaseObserver,
+) -> PlanOutcome {
     let mut judge = Judge::default();
-    let largest = match check::check(&problem, &mut judge.picker) {
+    let largest = match check::check(problem, &mut judge.picker) {
         Ok(largest) => largest,
         Err(reason) => return rejected(reason, true),
     };
     observer.enter(Phase::StartTimes);
     let random = Xoshiro256PlusPlus::seed_from_u64(seed);
     if problem.links.is_some() {
-        return together::plan(&mut problem, job, limits, &largest, (random, judge), observer);
+        return together::plan(problem, job, limits, &largest, (random, judge), observer);
     }
-    let mut sweep = Sweep::new(&problem, *limits, random, judge, Miss::new(earliest), observer);
-    let objective = objective::of(job.objective);
-    let Some(solution) = best_solution(&problem, job, objective, &largest, &mut sweep) else {
+    let problem = &*problem;
+    let mut sweep = Sweep::new(problem, *limits, random, judge, Miss::new(job.earliest), observer);
+    let Some(solution) = best_solution(problem, job, objective::of(job.objective), &largest, &mut sweep) else {
         let asked = problem.pick as u64;
         let picker = &mut sweep.judge.picker;
         let reason = match (sweep.first_unproven, sweep.too_dear, job.budget) {
-            (Some(start), ..) => Reason::SearchLimit { asked, nearest: miss::look(&problem, start, picker).1 },
+            (Some(start), ..) => Reason::SearchLimit { asked, nearest: miss::look(problem, start, picker).1 },
             (None, Some(cheapest), Some(budget)) => {
                 Reason::Budget { budget, cheapest: cheapest.map(|cheapest| Cost(cheapest.unsigned_abs())) }
             }
-            (None, ..) => Reason::NoWindow { asked, nearest: sweep.miss.describe(&problem, picker) },
+            (None, ..) => Reason::NoWindow { asked, nearest: sweep.miss.describe(problem, picker) },
         };
         return rejected(reason, sweep.first_unproven.is_none());
     };
     let Sweep { mut random, mut judge, unproven, .. } = sweep;
+    let found = (solution, unproven);
+    PlanOutcome::Allocated(plan_of(problem, job, limits, found, (&mut random, &mut judge), observer))
+}
+
+/// Phases V and VI: the plan of a solution, beside which a value at some start may not have been settled.
+fn plan_of(
+    problem: &Problem<'_>,
+    job: &Job<'_>,
+    limits: &Limits,
+    (solution, unproven): (Solution, Option<(i64, Time)>),
+    tools: (&mut Xoshiro256PlusPlus, &mut Judge),
+    observer: &mut impl PhaseObserver,
+) -> Plan {
+    let objective = objective::of(job.objective);
     observer.enter(Phase::Optimize);
     let ranks = job.order.map(|order| preference::ranks(order, &problem.hosts));
     let ranks = ranks.as_deref();
-    let (mut solution, optimum) = optimized(&problem, solution, objective, limits, ranks, (&mut random, &mut judge));
+    let (mut solution, optimum) = optimized(problem, solution, objective, limits, ranks, tools);
     observer.enter(Phase::Reserve);
     solution.chosen = optimum.chosen;
     let start = solution.slot.start;
-    let most = cost_limit(&problem, objective, start, solution.value);
-    let seats = reserve::seats(&problem, &solution.slot, &mut solution.chosen, most);
+    let most = cost_limit(problem, objective, start, solution.value);
+    let seats = reserve::seats(problem, &solution.slot, &mut solution.chosen, most);
     // Where the search was cut, the hosts that are most efficient may be better than what it had reached.
     let value = objective.value(start.0, Measures::of(&seats));
     let bound = unproven.map_or(value, |(least, _)| least.min(value));
-    PlanOutcome::Allocated(Plan {
+    Plan {
         shape: ShapeNumber::default(),
         start,
         seats,
@@ -253,7 +279,7 @@ pub fn plan_within(
         efficiency: optimum.factor,
         efficiency_bound: optimum.bound,
         start_proven: unproven.is_none_or(|open| open > (value, start)),
-    })
+    }
 }
 
 /// The plan that has its seats on these hosts, for a strategy that chooses them by itself; nothing is proven of it. None when it is
@@ -309,6 +335,17 @@ fn cost_limit(problem: &Problem<'_>, objective: &dyn Objective, start: Time, val
     }
 }
 
+/// Whether whatever starts first is best.
+fn is_first_best(problem: &Problem<'_>, objective: ObjectiveKind) -> bool {
+    match objective {
+        ObjectiveKind::Start => true,
+        ObjectiveKind::Finish | ObjectiveKind::Runtime | ObjectiveKind::HostTime => {
+            problem.lengths.iter().all(|length| *length == problem.length_max)
+        }
+        ObjectiveKind::Cost => false,
+    }
+}
+
 /// The best solution, valued by the objective.
 fn best_solution<'s, O: PhaseObserver>(
     problem: &Problem<'_>,
@@ -317,12 +354,7 @@ fn best_solution<'s, O: PhaseObserver>(
     largest: &[i64],
     sweep: &mut Sweep<'s, '_, O>,
 ) -> Option<Solution> {
-    let is_equally_long = problem.lengths.iter().all(|length| *length == problem.length_max);
-    let is_first_best = match job.objective {
-        ObjectiveKind::Start => true,
-        ObjectiveKind::Finish | ObjectiveKind::Runtime | ObjectiveKind::HostTime => is_equally_long,
-        ObjectiveKind::Cost => false,
-    };
+    let is_first_best = is_first_best(problem, job.objective);
     if problem.is_free_choice() && (problem.costs.is_some() || !is_first_best) {
         return best_offer(problem, job, objective, sweep);
     }
@@ -330,7 +362,6 @@ fn best_solution<'s, O: PhaseObserver>(
         let all = OpenRange { first: job.earliest, last: job.latest, hosts: problem.every_host() };
         return sweep.best(objective, &all);
     }
-    // Whatever starts first is best by every objective.
     let mut first = earliest_solution(problem, job.earliest, job.latest, largest, sweep);
     if let Some(found) = &mut first {
         let measures = found.slot.measures(problem, &found.chosen);

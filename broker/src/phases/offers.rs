@@ -110,7 +110,7 @@ pub(crate) fn free_slots<'a>(job: &Job<'a>, candidates: &'a [Candidate<'a>]) -> 
 }
 
 /// The starts in `[earliest, last]` at which a host has its minima free for the whole seat, as ranges in order.
-fn find_free(
+pub(super) fn find_free(
     problem: &Problem<'_>,
     host: usize,
     (earliest, last): (i64, i64),

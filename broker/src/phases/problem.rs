@@ -4,7 +4,7 @@
 //! Invariant: hosts are ordered by site and host id and distinct, whatever order they were given in; every host could
 //! satisfy the minima if it were empty. Amounts are at most [`Amount::MAX`], so sums over N hosts fit `i64`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Candidate, Job, costs::Costs, links::Links, market::Market, sites};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     demand::Demand,
     ids::SiteId,
     objective::Measures,
-    plan::CutCounts,
+    plan::{CutCounts, Seat},
     request::ObjectiveKind,
     resources::{ResourceName, amount_of},
     schedule::Occupancy,
@@ -49,6 +49,8 @@ pub(crate) struct Problem<'a> {
     pub cut: CutCounts,
     /// What occupies the resources, `None` where nothing ever does; indexed `host * resources + resource`.
     occupancy: Vec<Option<&'a Occupancy>>,
+    /// What occupies resources of which something was taken since they were gathered, by the same index.
+    taken: BTreeMap<usize, Occupancy>,
     /// For seats that take hosts whole: when anything of each host is used. It is the column after the resources.
     busy: Option<Vec<Occupancy>>,
     /// The limit of the number of sites, if there is one.
@@ -154,6 +156,7 @@ impl<'a> Problem<'a> {
             capacity,
             cut,
             occupancy,
+            taken: BTreeMap::new(),
             busy,
             sites,
             links,
@@ -214,7 +217,10 @@ impl<'a> Problem<'a> {
     /// What occupies a column of a host.
     pub fn occupancy(&self, host: usize, column: usize) -> Option<&Occupancy> {
         match self.resources.len() {
-            resources if column < resources => self.occupancy[host * resources + column],
+            resources if column < resources => {
+                let index = host * resources + column;
+                self.taken.get(&index).or(self.occupancy[index])
+            }
             resources if column == resources => self.busy.as_ref().map(|busy| &busy[host]),
             _ => None,
         }
@@ -225,12 +231,37 @@ impl<'a> Problem<'a> {
         self.latest.get(host).copied().unwrap_or(i64::MAX)
     }
 
+    /// Takes the host of a seat whole while the seat lasts, beside what the seat itself takes of it. Says which one it is; none when it is
+    /// not among the hosts.
+    pub fn take_whole(&mut self, seat: &Seat) -> Option<usize> {
+        let key = (&seat.site, seat.host());
+        let host = self.hosts.binary_search_by(|known| (known.site, &known.host.id).cmp(&key)).ok()?;
+        let capacity = &self.hosts[host].host.capacity;
+        for (column, name) in self.resources.iter().enumerate() {
+            let index = host * self.resources.len() + column;
+            let taken = self.taken.entry(index).or_insert_with(|| self.occupancy[index].cloned().unwrap_or_default());
+            taken.add(seat.window, amount_of(capacity, name));
+            taken.add(seat.window, amount_of(&seat.amounts, name));
+        }
+        if let Some(busy) = &mut self.busy
+            && capacity.values().any(|amount| *amount > Amount::ZERO)
+        {
+            busy[host].add(seat.window, Amount(1));
+        }
+        Some(host)
+    }
+
     /// What is free at `start`, from the schedules themselves.
     pub fn slot_at(&self, start: Time) -> Slot {
+        self.slot_of(start, 0..self.hosts.len())
+    }
+
+    /// The same of some hosts only, in ascending order.
+    pub fn slot_of(&self, start: Time, hosts: impl ExactSizeIterator<Item = usize>) -> Slot {
         let width = self.width();
-        let mut slot = Slot { start, hosts: Vec::with_capacity(self.hosts.len()), free: Vec::new() };
-        slot.free.reserve(self.hosts.len() * width);
-        for host in (0..self.hosts.len()).filter(|host| start.0 <= self.latest(*host)) {
+        let mut slot = Slot { start, hosts: Vec::with_capacity(hosts.len()), free: Vec::new() };
+        slot.free.reserve(hosts.len() * width);
+        for host in hosts.filter(|host| start.0 <= self.latest(*host)) {
             let filled = slot.free.len();
             let window = Window::starting(start, Span(self.lengths[host].unsigned_abs()));
             let available = (0..width).all(|column| {
@@ -303,6 +334,7 @@ impl<'a> Problem<'a> {
             cut: CutCounts::default(),
             asked_at: self.asked_at,
             occupancy: Vec::new(),
+            taken: BTreeMap::new(),
             busy: None,
             sites: self.sites.clone(),
             links: None,

@@ -7,6 +7,7 @@ mod linked;
 mod molded;
 mod objectives;
 mod priced;
+mod windows;
 
 use std::collections::BTreeSet;
 
