@@ -4,7 +4,7 @@
 //! Invariant: everything here that came from the network is unchecked until [`HoldRequest::check`], the ledger or the
 //! view has looked at it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -147,6 +147,8 @@ impl HoldRequest {
 pub enum SiteRequest {
     /// Hold these amounts.
     Hold(HoldRequest),
+    /// Asks what such a hold would cost the site's own jobs that wait. It changes nothing.
+    Quote(HoldRequest),
     /// Hold, and turn the hold into a reservation at once, durably: all seats of the attempt are at this site, so its answer decides.
     Book {
         /// What to hold. The site is the only participant.
@@ -195,6 +197,7 @@ impl SiteRequest {
     pub fn about(&self) -> (Option<&AttemptId>, &'static str) {
         match self {
             SiteRequest::Hold(hold) => (Some(&hold.attempt), "hold"),
+            SiteRequest::Quote(hold) => (Some(&hold.attempt), "quote"),
             SiteRequest::Book { hold, .. } => (Some(&hold.attempt), "book"),
             SiteRequest::Confirm { attempt, .. } => (Some(attempt), "confirm"),
             SiteRequest::Release(attempt) => (Some(attempt), "release"),
@@ -255,6 +258,33 @@ pub struct FoundBooking {
     pub statement: Arc<SignedText>,
 }
 
+/// What a hold would cost the own jobs that wait at its site if it came now. It is no promise: the hold is judged anew.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Quote {
+    /// How many more of them would be late.
+    pub late: u64,
+    /// By how much the mean of their slowdowns would grow, in millionths.
+    pub slowdown_millionths: u64,
+}
+
+impl Quote {
+    /// Both costs together.
+    #[must_use]
+    pub fn and(self, other: Quote) -> Quote {
+        Quote {
+            late: self.late.saturating_add(other.late),
+            slowdown_millionths: self.slowdown_millionths.saturating_add(other.slowdown_millionths),
+        }
+    }
+}
+
+impl fmt::Display for Quote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.slowdown_millionths / 1_000_000, self.slowdown_millionths % 1_000_000);
+        write!(f, "{} more own jobs late, their mean slowdown {whole}.{rest:06} larger", self.late)
+    }
+}
+
 /// The answer to a [`SiteRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SiteAnswer {
@@ -266,6 +296,15 @@ pub enum SiteAnswer {
         hold_for: Millis,
         /// The places given where they are not those asked for.
         places: Places,
+    },
+    /// The hold would be granted.
+    Quoted {
+        /// At this cost.
+        quote: Quote,
+        /// Where it costs something: the hosts that were asked for, with the own jobs that are planned there.
+        hosts: Vec<HostState>,
+        /// The ledger's version.
+        version: LedgerVersion,
     },
     /// The reservation is on disk.
     Confirmed {
@@ -347,6 +386,7 @@ impl SiteAnswer {
             | SiteAnswer::Released { version, .. }
             | SiteAnswer::Booked { version, .. }
             | SiteAnswer::Found { version, .. }
+            | SiteAnswer::Quoted { version, .. }
             | SiteAnswer::Bookings { version, .. } => Some(*version),
             SiteAnswer::Refused(refusal) => Some(refusal.version),
             SiteAnswer::Settled | SiteAnswer::Status { .. } => None,
@@ -532,6 +572,9 @@ pub struct Advert {
     pub hosts: Vec<Host>,
     /// What the site's link to all others carries, in Mbit/s; none when it sets no limit.
     pub uplink: Option<Amount>,
+    /// Whether own jobs have waited here, so that a hold may cost them something, or be refused for their sake: a coordinator asks for
+    /// a quote first.
+    pub quotes: bool,
     /// Multiaddresses of the node.
     pub addresses: Vec<String>,
     /// What the site's program can do.

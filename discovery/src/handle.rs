@@ -134,6 +134,18 @@ impl Discovery {
         Ok(())
     }
 
+    /// Notes that own jobs wait at this site, so that coordinators ask for quotes from the next advert on, which goes out at once. It
+    /// stays so until the node starts again: jobs come and go too often to publish that.
+    pub fn publish_quotes(&self) {
+        let shared = self.core.shared();
+        let mut outbox = shared.outbox();
+        let offer = outbox.offer.clone().filter(|_| !outbox.quotes);
+        outbox.quotes = true;
+        drop(outbox);
+        // It was published before, so it breaks no limit.
+        let _ = offer.map(|offer| self.publish_advert(offer));
+    }
+
     /// Publishes consecutive changes of this site's schedules. Call it in the order of the ledger's versions. The changes
     /// are batched and merged; when more wait than may, they are dropped, receivers see the gap and ask.
     pub fn publish_changes(&self, update: ScheduleUpdate) {

@@ -70,6 +70,8 @@ pub(crate) struct Shared {
 pub(crate) struct Outbox {
     pub(crate) offer: Option<Offer>,
     pub(crate) is_offer_new: bool,
+    /// Whether own jobs have waited at this site.
+    pub(crate) quotes: bool,
     pub(crate) changes: PendingChanges,
 }
 
@@ -113,7 +115,7 @@ impl Shared {
             seen_as: SeenAs::default(),
             dials,
             runs: OpenStreams::default(),
-            outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, changes }),
+            outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, quotes: false, changes }),
             last_sequence: AtomicU64::new(0),
             listen: RwLock::new(Vec::new()),
             connected: RwLock::default(),
@@ -221,6 +223,7 @@ impl Shared {
             contact: offer.contact.clone(),
             hosts: offer.hosts.clone(),
             uplink: offer.uplink,
+            quotes: self.outbox().quotes,
             addresses: self.listen_addresses().iter().take(ADDRESSES_MAX).map(ToString::to_string).collect(),
             features: self.dialect.features.clone(),
         }

@@ -8,7 +8,7 @@
 //! into anything else, so readers cannot block the swarm.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -174,6 +174,17 @@ impl SharedView {
     pub fn uplinks<'s>(&self, sites: impl IntoIterator<Item = &'s SiteId>) -> Uplinks {
         let link = |site: &SiteId| Some((site.clone(), self.with_site(site, SiteView::uplink)??));
         sites.into_iter().filter_map(link).collect()
+    }
+
+    /// Those of these sites that give quotes.
+    #[must_use]
+    pub fn quoting<'s>(&self, sites: impl IntoIterator<Item = &'s SiteId>) -> BTreeSet<SiteId> {
+        let sites: BTreeSet<&SiteId> = sites.into_iter().collect();
+        sites
+            .into_iter()
+            .filter(|site| self.with_site(site, |view| view.advert().quotes) == Some(true))
+            .cloned()
+            .collect()
     }
 
     fn host_with(

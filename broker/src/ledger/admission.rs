@@ -6,7 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Books, Ledger, floating::Wanted, substitutes::Substitutes};
+use super::{
+    Books, Ledger,
+    floating::{Arrangement, Wanted},
+    substitutes::Substitutes,
+};
 use crate::{
     ids::HostId,
     protocol::{Grant, RefusalReason, hull},
@@ -32,6 +36,18 @@ pub fn fit_beside(schedule: &Schedule, capacity: &Amounts, grants: &[&Grant]) ->
     Ok(())
 }
 
+/// Where everything that is wanted fits.
+pub(super) struct Room {
+    /// What is given.
+    pub given: Vec<Grant>,
+    /// From when to when.
+    pub window: Window,
+    /// What it puts on the uplink.
+    pub load: Option<Grant>,
+    /// What has to move for it, and why it does not fit when that may not.
+    pub moves: Option<(Arrangement, RefusalReason)>,
+}
+
 impl<B: Books> Ledger<B> {
     /// Promises these grants and what they put on the uplink, all of it or nothing: for a hold on `others` where there is no room on their
     /// own hosts, and where floating seats of others can move out of the way. What is promised, and from when to when. What `user` holds, at
@@ -42,6 +58,28 @@ impl<B: Books> Ledger<B> {
         others: Option<&Substitutes<'_>>,
         user: Option<Now>,
     ) -> Result<(Vec<Grant>, Window), RefusalReason> {
+        let Room { given, window, load, moves } = self.room_for((wanted, talk), others)?;
+        if let Some((moves, reason)) = &moves
+            && !self.may_move(moves)
+        {
+            return Err(reason.clone());
+        }
+        let moves = moves.map(|(moves, _)| moves);
+        self.plan_queue(user, moves.as_ref(), &given)?;
+        if let Some(moves) = &moves {
+            self.make_moves(moves);
+        }
+        self.promise(&given);
+        self.promise(load.as_slice());
+        Ok((given, window))
+    }
+
+    /// Where [`Ledger::admit`] would put what is wanted, as the ledger is now.
+    pub(super) fn room_for(
+        &self,
+        (wanted, talk): (&Wanted<'_>, Option<Talk>),
+        others: Option<&Substitutes<'_>>,
+    ) -> Result<Room, RefusalReason> {
         let grants = wanted.grants;
         let window = hull(grants).ok_or_else(|| RefusalReason::Malformed("no grant".to_owned()))?;
         let load = self.load_of(talk, grants.len(), window);
@@ -55,11 +93,10 @@ impl<B: Books> Ledger<B> {
                     Some(given) => given,
                     // Where owners limit what a user has of each host, seats stay where that was checked.
                     None if self.has_user_shares() => return Err(reason),
-                    None => {
-                        let found = self.arranged(wanted);
-                        let found = found.filter(|found| self.may_move(found)).ok_or(reason)?;
-                        moves.insert(found).given.clone()
-                    }
+                    None => match self.arranged(wanted) {
+                        Some(found) => moves.insert((found, reason)).0.given.clone(),
+                        None => return Err(reason),
+                    },
                 }
             }
         };
@@ -67,13 +104,7 @@ impl<B: Books> Ledger<B> {
         if wanted.floats {
             given = self.floated(given);
         }
-        self.plan_queue(user, moves.as_ref(), &given)?;
-        if let Some(moves) = &moves {
-            self.make_moves(moves);
-        }
-        self.promise(&given);
-        self.promise(load.as_slice());
-        Ok((given, window))
+        Ok(Room { given, window, load, moves })
     }
 
     /// Checks that there is room for all these grants together.

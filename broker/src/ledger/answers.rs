@@ -19,7 +19,7 @@ use crate::{
         AttemptId, AttemptStatus, ChangeKind, Grant, HoldRequest, HostState, Places, Refusal, RefusalReason,
         SiteAnswer, SiteRequest,
     },
-    time::{Now, Time, Window},
+    time::{Millis, Now, Time, Window},
     traffic::Talk,
     trust::{Denial, Permit, PublicKey, Rule},
 };
@@ -41,6 +41,7 @@ impl<B: Books> Ledger<B> {
             | SiteRequest::Lookup(_)
             | SiteRequest::Bookings { .. } => None,
             SiteRequest::Hold(HoldRequest { attempt, .. })
+            | SiteRequest::Quote(HoldRequest { attempt, .. })
             | SiteRequest::Book { hold: HoldRequest { attempt, .. }, .. }
             | SiteRequest::Confirm { attempt, .. }
             | SiteRequest::Release(attempt)
@@ -59,6 +60,7 @@ impl<B: Books> Ledger<B> {
                     self.on_takeover(now, from, &attempt, (&authorization, step))
                 }
                 SiteRequest::Hold(hold) => self.on_hold(now, (from, network), hold),
+                SiteRequest::Quote(hold) => self.on_quote(now, (from, network), &hold),
                 SiteRequest::Book { hold, incarnation } => self.on_book(now, (from, network), hold, incarnation),
                 SiteRequest::Confirm { attempt, held_in } => self.on_confirm(now, &attempt, held_in),
                 // The node sent it before it took the attempt over.
@@ -76,24 +78,10 @@ impl<B: Books> Ledger<B> {
     }
 
     fn on_hold(&mut self, now: Now, (from, network): (&SiteId, Option<Network>), hold: HoldRequest) -> SiteAnswer {
-        if let Err(what) = hold.check() {
-            return self.refusal(RefusalReason::Malformed(what));
-        }
-        if !hold.participants.contains(&self.site) {
-            return self.refusal(RefusalReason::Malformed("this site is not among the participants".to_owned()));
-        }
-        if self.tombstones.is_buried(&hold.attempt) || self.gone.get(&hold.attempt).is_some() {
-            return self.refusal(RefusalReason::AttemptIsOver);
-        }
-        let hosts = &self.hosts;
-        let permit =
-            match self.gate.lock().admit(now.utc, (from, &self.site), &hold, |id| hosts.get(id).map(Books::host)) {
-                Ok(permit) => permit,
-                Err(denial) => return self.refusal(RefusalReason::NotAllowed(denial)),
-            };
-        if self.evicted.until(&(Some(permit.user), hold.attempt.request.clone())) > Some(now.monotonic) {
-            return self.refusal(RefusalReason::AttemptIsOver);
-        }
+        let permit = match self.permit(now, from, &hold) {
+            Ok(permit) => permit,
+            Err(reason) => return self.refusal(reason),
+        };
         // A coordinator that has lost the attempt in a crash may give its number to another plan.
         let is_held = self.bookings.get(&hold.attempt).filter(|booking| booking.is_held());
         if is_held.is_some_and(|held| held.variant != hold.variant || !is_what_it_gives(&hold, &held.grants)) {
@@ -106,18 +94,10 @@ impl<B: Books> Ledger<B> {
         if let Err(reason) = self.check_hold(now, &hold, &permit) {
             return self.refusal(reason);
         }
-        if let Err(reason) = self.check_tariffs(now.utc, &hold.grants) {
-            return self.refusal_with_states(reason, (&hold.grants, None), now);
-        }
-        let lease_max = match self.lapses.lease(now.monotonic, &hold.attempt.entry_point, network.as_ref()) {
+        let lease_max = match self.lease_of(now, &hold, (network.as_ref(), &permit)) {
             Ok(most) => most,
-            Err(denial) => return self.refusal(RefusalReason::NotAllowed(denial)),
+            Err(refusal) => return refusal,
         };
-        if let Err(over) = self.check_shares_of(&hold, network.as_ref(), &permit) {
-            let hosts = self.states_within_share(&hold, &over, now);
-            let reason = RefusalReason::NotAllowed(over.denial);
-            return SiteAnswer::Refused(Refusal { reason, version: self.version, hosts });
-        }
         let talk = talk_of(&permit);
         let (given, window) = match self.admit_hold(&hold, &permit, (talk, now)) {
             Ok(admitted) => admitted,
@@ -147,6 +127,44 @@ impl<B: Books> Ledger<B> {
         SiteAnswer::Held { version: self.version, hold_for, places }
     }
 
+    /// Whether a node may hold this, whatever room there is.
+    pub(super) fn permit(&self, now: Now, from: &SiteId, hold: &HoldRequest) -> Result<Permit, RefusalReason> {
+        hold.check().map_err(RefusalReason::Malformed)?;
+        if !hold.participants.contains(&self.site) {
+            return Err(RefusalReason::Malformed("this site is not among the participants".to_owned()));
+        }
+        if self.tombstones.is_buried(&hold.attempt) || self.gone.get(&hold.attempt).is_some() {
+            return Err(RefusalReason::AttemptIsOver);
+        }
+        let host = |id: &HostId| self.hosts.get(id).map(Books::host);
+        let permit = self.gate.lock().admit(now.utc, (from, &self.site), hold, host);
+        let permit = permit.map_err(RefusalReason::NotAllowed)?;
+        if self.evicted.until(&(Some(permit.user), hold.attempt.request.clone())) > Some(now.monotonic) {
+            return Err(RefusalReason::AttemptIsOver);
+        }
+        Ok(permit)
+    }
+
+    /// The longest lease of a hold, at its price and within the shares of who asks; else the refusal.
+    pub(super) fn lease_of(
+        &mut self,
+        now: Now,
+        hold: &HoldRequest,
+        (network, permit): (Option<&Network>, &Permit),
+    ) -> Result<Millis, SiteAnswer> {
+        if let Err(reason) = self.check_tariffs(now.utc, &hold.grants) {
+            return Err(self.refusal_with_states(reason, (&hold.grants, None), now));
+        }
+        let lease = self.lapses.lease(now.monotonic, &hold.attempt.entry_point, network);
+        let lease = lease.map_err(|denial| self.refusal(RefusalReason::NotAllowed(denial)))?;
+        if let Err(over) = self.check_shares_of(hold, network, permit) {
+            let hosts = self.states_within_share(hold, &over, now);
+            let reason = RefusalReason::NotAllowed(over.denial);
+            return Err(SiteAnswer::Refused(Refusal { reason, version: self.version, hosts }));
+        }
+        Ok(lease)
+    }
+
     /// Finds room for a hold that is permitted.
     fn admit_hold(
         &mut self,
@@ -159,14 +177,7 @@ impl<B: Books> Ledger<B> {
             self.bind_all_of(permit.user, base);
             self.check_lengthened(permit.user, base, &hold.grants)?;
         }
-        // What lengthens a reservation is on its hosts.
-        let may_substitute = hold.may_substitute && asked.extends().is_none();
-        // On other hosts the receipt might be longer than the one that was checked.
-        let fits = may_substitute && hold.grants.len() <= SEATS_THAT_FIT;
-        let others = fits.then(|| Substitutes::of(hold, permit));
-        // Hosts that the user has named are given as they are named.
-        let floats = may_substitute && asked.demand().candidates().is_none();
-        let wanted = Wanted { grants: &hold.grants, request: Some(&hold.attempt.request), floats };
+        let (wanted, others) = wanted_by(hold, permit);
         self.admit((&wanted, talk), others.as_ref(), Some(now))
     }
 
@@ -184,7 +195,7 @@ impl<B: Books> Ledger<B> {
     }
 
     /// A refusal that shows how the hosts of the seats are, and the uplink where they talk and it has a limit.
-    fn refusal_with_states(
+    pub(super) fn refusal_with_states(
         &self,
         reason: RefusalReason,
         (grants, talk): (&[Grant], Option<Talk>),
@@ -250,7 +261,7 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    fn check_hold(&self, now: Now, hold: &HoldRequest, permit: &Permit) -> Result<(), RefusalReason> {
+    pub(super) fn check_hold(&self, now: Now, hold: &HoldRequest, permit: &Permit) -> Result<(), RefusalReason> {
         if let Some(reason) = hold.grants.iter().find_map(|grant| self.window_error(grant.window, now.utc)) {
             return Err(reason);
         }
@@ -383,4 +394,17 @@ impl<B: Books> Ledger<B> {
         (window.end > now + self.limits.farthest_future)
             .then_some(RefusalReason::TooFarAhead(self.limits.farthest_future.0))
     }
+}
+
+/// What a hold that is permitted is to have, and which hosts may take the place of those that it names.
+pub(super) fn wanted_by<'a>(hold: &'a HoldRequest, permit: &'a Permit) -> (Wanted<'a>, Option<Substitutes<'a>>) {
+    let asked = &permit.statement.request;
+    // What lengthens a reservation is on its hosts.
+    let may_substitute = hold.may_substitute && asked.extends().is_none();
+    // On other hosts the receipt might be longer than the one that was checked.
+    let fits = may_substitute && hold.grants.len() <= SEATS_THAT_FIT;
+    // Hosts that the user has named are given as they are named.
+    let floats = may_substitute && asked.demand().candidates().is_none();
+    let wanted = Wanted { grants: &hold.grants, request: Some(&hold.attempt.request), floats };
+    (wanted, fits.then(|| Substitutes::of(hold, permit)))
 }

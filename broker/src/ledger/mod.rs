@@ -32,6 +32,7 @@ mod money_tests;
 mod opening;
 mod own_plan;
 mod queue;
+mod quotes;
 mod receipts;
 #[cfg(test)]
 mod receipts_tests;

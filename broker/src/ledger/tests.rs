@@ -369,7 +369,7 @@ proptest! {
         let mut ledger = ledger();
         let advert = Advert {
             site: id("site"), name: String::new(), sequence: 1, time_to_live_s: 9, contact: None, hosts: Vec::new(),
-            uplink: None, addresses: Vec::new(),
+            uplink: None, quotes: false, addresses: Vec::new(),
             features: Default::default(),
         };
         let mut view = SiteView::new(advert, Millis(0), Millis(1));

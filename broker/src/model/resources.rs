@@ -34,6 +34,12 @@ impl ResourceName {
         }
     }
 
+    /// Processors, in millicores.
+    #[must_use]
+    pub fn cpu() -> ResourceName {
+        ResourceName(Arc::from("cpu"))
+    }
+
     /// What an uplink has, in Mbit/s.
     #[must_use]
     pub fn mbps() -> ResourceName {

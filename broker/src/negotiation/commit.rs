@@ -17,8 +17,9 @@ use crate::{
     cost::Cost,
     ids::SiteId,
     plan::{Plan, Reason},
-    protocol::{Grant, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
+    protocol::{AttemptId, Grant, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
     time::{Millis, Now, Window},
+    trust::Authorization,
 };
 
 /// One site in the present attempt.
@@ -102,6 +103,7 @@ pub(super) fn asked_sites(state: &State) -> BTreeSet<SiteId> {
         State::Holding { sites, .. } | State::Confirming { sites, .. } => sites.keys().cloned().collect(),
         State::Finding
         | State::PlanningAgain { .. }
+        | State::Quoting(_)
         | State::BackingOff { .. }
         | State::Reserved { .. }
         | State::Closed { .. } => BTreeSet::new(),
@@ -159,7 +161,6 @@ impl Negotiation {
         self.search.note_attempt();
         let attempt = self.attempt_id(self.record.last_attempt);
         let sites = sites_of(plan);
-        let participants: Vec<SiteId> = sites.keys().cloned().collect();
         let report = |(site, of_site): (&SiteId, &Site)| SiteReport {
             site: site.clone(),
             hosts: of_site.grants.len(),
@@ -167,21 +168,33 @@ impl Negotiation {
             after: Millis(0),
         };
         let reports = sites.iter().map(report).collect();
-        let hold = |(site, of_site): (&SiteId, &Site)| {
+        let holds = self.holds_of(plan, &attempt, authorization);
+        self.record.history.add_attempt(AttemptReport { attempt: attempt.attempt, start: plan.start, sites: reports });
+        Some(Begun { sites, holds })
+    }
+
+    /// What each site of a plan is to hold.
+    pub(super) fn holds_of(
+        &self,
+        plan: &Plan,
+        attempt: &AttemptId,
+        authorization: Arc<Authorization>,
+    ) -> Vec<(SiteId, HoldRequest)> {
+        let sites = sites_of(plan);
+        let participants: Vec<SiteId> = sites.keys().cloned().collect();
+        let hold = |(site, of_site): (SiteId, Site)| {
             let hold = HoldRequest {
                 attempt: attempt.clone(),
                 variant: plan.variant(),
-                grants: of_site.grants.clone(),
+                grants: of_site.grants,
                 participants: participants.clone(),
                 hold_for: self.settings.hold_for,
                 may_substitute: self.may_substitute(),
                 authorization: authorization.clone(),
             };
-            (site.clone(), hold)
+            (site, hold)
         };
-        let holds = sites.iter().map(hold).collect();
-        self.record.history.add_attempt(AttemptReport { attempt: attempt.attempt, start: plan.start, sites: reports });
-        Some(Begun { sites, holds })
+        sites.into_iter().map(hold).collect()
     }
 
     pub(super) fn on_answer(
@@ -194,6 +207,7 @@ impl Negotiation {
     ) {
         match purpose {
             Purpose::Release => self.on_release_answer(now, site, attempt, &answer),
+            Purpose::Quote(round) => self.on_quoted(site, round, answer),
             Purpose::Inspect(round) => self.on_inspected(now, site, (attempt, round), answer),
             Purpose::Hold if attempt == self.record.last_attempt => self.on_hold_answer(now, site, answer),
             Purpose::Confirm if attempt == self.record.last_attempt => self.on_confirm_answer(now, site, answer),

@@ -18,6 +18,8 @@ use crate::{
 /// The purpose of a message to a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
+    /// A quote; in this round of such questions.
+    Quote(u32),
     /// A hold.
     Hold,
     /// A confirm.

@@ -1,6 +1,6 @@
 //! The hosts that phase I found, as discovery knows them.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use crate::{
     host::Host, ids::SiteId, plan::CutCounts, protocol::LedgerVersion, resources::Amounts, schedule::Schedule,
@@ -47,6 +47,8 @@ pub struct Found {
     pub hosts: Vec<FoundHost>,
     /// The links of their sites, with what was used of them no earlier than the schedules show; only for a demand with traffic.
     pub uplinks: Uplinks,
+    /// Those of their sites that give quotes.
+    pub quoting: BTreeSet<SiteId>,
     /// Hosts known in all.
     pub known_hosts: usize,
     /// Hosts that fit, but whose schedules could not be fetched.

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Hints {
     states: BTreeMap<(SiteId, HostId), (LedgerVersion, HostState)>,
     tariffs: BTreeMap<(SiteId, HostId), Arc<Tariff>>,

@@ -34,6 +34,18 @@ pub struct Round {
     /// What was planned as if there were no budget; none where there is none, or nothing costs anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_budget: Option<WithoutBudget>,
+    /// What its sites said that the plan would cost their own jobs, those that were asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quotes: Vec<QuoteReport>,
+}
+
+/// What a site said that a plan would cost its own jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuoteReport {
+    /// The site.
+    pub site: SiteId,
+    /// Its answer, in words.
+    pub answer: String,
 }
 
 /// The best plan of a round if more could be paid.
@@ -108,6 +120,13 @@ pub struct History {
 impl History {
     pub(super) fn add_round(&mut self, round: Round) {
         push_bounded(&mut self.rounds, round);
+    }
+
+    /// Notes an answer about the last plan.
+    pub(super) fn note_quote(&mut self, report: QuoteReport) {
+        if let Some(round) = self.rounds.last_mut() {
+            round.quotes.push(report);
+        }
     }
 
     pub(super) fn add_attempt(&mut self, new: AttemptReport) {

@@ -57,6 +57,7 @@ impl Run {
         let found = Found {
             hosts: sites.iter().map(host).filter(serves).collect(),
             uplinks: sites.iter().map(link).collect(),
+            quoting: Default::default(),
             known_hosts: 9,
             without_schedule: 0,
             cut: CutCounts::default(),

@@ -9,7 +9,7 @@
 //! before [`Negotiation::stage`] is shown. Participants that ask are answered from the record on disk
 //! ([`RequestRecord::status_of`]).
 //!
-//! Its parts: `search` finds a plan; `commit` runs the attempts, `places` puts what sites give instead into the plan; `receipts` checks what they sign; `releases` repeats what sites have not acknowledged; `guard`
+//! Its parts: `search` finds a plan; `commit` runs the attempts, `quotes` asks what a plan costs the own jobs of its sites; `places` puts what sites give instead into the plan; `receipts` checks what they sign; `releases` repeats what sites have not acknowledged; `guard`
 //! asks whether a reservation is still whole and repairs it; `ownership` is the change of coordinator; `together` ties the requests of a batch; `record` is what is on disk.
 //!
 //! Invariants: at most one attempt is alive; an attempt is confirmed nowhere before the decision to commit it is on disk; an attempt
@@ -36,6 +36,9 @@ mod places;
 mod places_tests;
 #[cfg(test)]
 mod price_tests;
+mod quotes;
+#[cfg(test)]
+mod quotes_tests;
 mod receipts;
 #[cfg(test)]
 mod receipts_tests;
@@ -64,6 +67,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use self::{
     commit::Site,
     guard::Watch,
+    quotes::{Proposal, Quoting},
     receipts::ReceiptCheck,
     releases::{BookingKey, Releases},
     search::{Next, Search},
@@ -72,7 +76,7 @@ pub use self::{
     events::{Event, Output, Purpose, Stage},
     found::{Found, FoundHost},
     handed_in::{HandedPlan, HandedSeat, PlanMisfit},
-    history::{AttemptReport, History, ReportedAnswer, Round, RoundOutcome, SiteReport, WithoutBudget},
+    history::{AttemptReport, History, QuoteReport, ReportedAnswer, Round, RoundOutcome, SiteReport, WithoutBudget},
     ownership::{LookupAnswers, TakeOverError},
     receipts::KeptReceipt,
     record::{Decision, Due, Failure, Outcome, Owed, RequestRecord},
@@ -101,6 +105,8 @@ enum State {
     PlanningAgain {
         wait: Millis,
     },
+    /// Sites are asked what a plan would cost the own jobs that wait there.
+    Quoting(Box<Quoting>),
     Holding {
         plan: Plan,
         sites: BTreeMap<SiteId, Site>,
@@ -246,7 +252,7 @@ impl Negotiation {
             };
         }
         match &self.state {
-            State::Finding | State::PlanningAgain { .. } => Stage::Planning,
+            State::Finding | State::PlanningAgain { .. } | State::Quoting(_) => Stage::Planning,
             State::Holding { plan, .. } => Stage::Holding(plan),
             State::Confirming { plan, .. } => Stage::Confirming(plan),
             State::BackingOff { .. } => Stage::BackingOff,
@@ -274,6 +280,7 @@ impl Negotiation {
             Event::BatchFailed(detail) => self.on_batch_failed(now, detail),
             Event::TakenOver { by, authorization } => self.on_taken_over(now, &by, &authorization),
         }
+        self.end_quoting(now, observer);
         self.plan_again(now, observer);
     }
 
@@ -283,6 +290,7 @@ impl Negotiation {
         let patience = self.search.started() + self.settings.patience;
         let of_state = match &self.state {
             State::Finding | State::PlanningAgain { .. } => Some(patience),
+            State::Quoting(quoting) => Some(self.quotes_end_at(quoting).min(patience)),
             State::Holding { asked_at, refused_until, .. } => {
                 let timeout = self.holding_ends_at(*asked_at).min(patience);
                 Some(refused_until.map_or(timeout, |until| until.min(timeout)))
@@ -304,7 +312,9 @@ impl Negotiation {
         self.repeat_releases(now);
         let out_of_patience = self.search.started() + self.settings.patience <= now.monotonic;
         match &self.state {
-            State::Finding | State::BackingOff { .. } | State::Holding { .. } if out_of_patience => {
+            State::Finding | State::Quoting(_) | State::BackingOff { .. } | State::Holding { .. }
+                if out_of_patience =>
+            {
                 self.close(now, Outcome::Failed(Failure::PatienceOver { attempts: self.search.attempts() }));
             }
             State::BackingOff { until } if *until <= now.monotonic => self.find(),
@@ -317,6 +327,7 @@ impl Negotiation {
             State::Reserved { .. } if self.watch.next_at.is_some_and(|at| at <= now.monotonic) => self.watch_now(now),
             _ => {}
         }
+        self.end_quoting(now, &mut ());
         self.plan_again(now, &mut ());
     }
 
@@ -413,12 +424,11 @@ impl Negotiation {
 
     fn go_on(&mut self, now: Now, round: Round, next: Next) {
         self.record.history.add_round(round);
-        match next {
-            Next::Find => self.find(),
-            Next::Wait(wait) => self.state = State::BackingOff { until: now.monotonic + wait },
-            Next::Hold(plan) => self.ask_to_hold(now, plan),
-            Next::Book(plan, incarnation) => self.book(now, plan, incarnation),
-            Next::End(outcome) => self.close(now, outcome),
+        match Proposal::of(next) {
+            Ok(proposal) => self.propose(now, proposal),
+            Err(Next::Wait(wait)) => self.state = State::BackingOff { until: now.monotonic + wait },
+            Err(Next::End(outcome)) => self.close(now, outcome),
+            Err(_) => self.find(),
         }
     }
 

@@ -39,8 +39,7 @@ fn find(run: &mut Run, hosts: &[(&str, &str, u64)]) {
         FoundHost { site: site(of), host, schedule, version: version(7) }
     };
     let hosts = hosts.iter().map(found).collect();
-    let found =
-        Found { hosts, known_hosts: 9, without_schedule: 0, cut: CutCounts::default(), uplinks: Default::default() };
+    let found = Found { hosts, known_hosts: 9, without_schedule: 0, cut: CutCounts::default(), ..Found::default() };
     run.negotiation.handle(at(10), Event::Found(found), &mut ());
     run.drain();
 }

@@ -54,7 +54,14 @@ impl Run {
             FoundHost { site: site(name), host, schedule, version: version(0) }
         };
         let (hosts, uplinks) = (sites.iter().map(host).collect(), Default::default());
-        let found = Found { hosts, known_hosts: 9, without_schedule: 0, cut: CutCounts::default(), uplinks };
+        let found = Found {
+            hosts,
+            known_hosts: 9,
+            without_schedule: 0,
+            cut: CutCounts::default(),
+            uplinks,
+            ..Found::default()
+        };
         self.negotiation.handle(at(10), Event::Found(found), &mut ());
         self.drain();
     }

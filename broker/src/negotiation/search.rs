@@ -14,6 +14,7 @@ use rand::{Rng, RngExt};
 
 use super::{
     Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, WithoutBudget, hints::Hints,
+    quotes::Proposal,
 };
 use crate::{
     cost::Cost,
@@ -22,8 +23,8 @@ use crate::{
     ids::{HostId, SeatNumber, ShapeNumber, SiteId},
     phases::{self, Candidate, Job, PhaseObserver},
     plan::{Plan, PlanOutcome, Reason, Rejection},
-    protocol::{Refusal, RefusalReason},
-    request::{Effort, ObjectiveKind, Request},
+    protocol::{HostState, LedgerVersion, Quote, Refusal, RefusalReason},
+    request::{Effort, MAX_HOSTS, ObjectiveKind, Request},
     schedule::Schedule,
     strategy::plan_best,
     time::{Millis, Now, Time, Window},
@@ -44,6 +45,9 @@ const PRICE_REFUSALS_MAX: u32 = 4;
 
 /// A site that was busy is asked again after the shortest wait, doubled so often.
 const BUSY_DOUBLINGS: u32 = 4;
+
+/// Most rounds of quotes of a search; later plans are held without.
+const QUOTE_ROUNDS_MAX: u32 = 3;
 
 /// What the search is for: all of the request's demand, or what is left of it when its reservation has lost seats.
 #[derive(Debug, Clone)]
@@ -154,6 +158,8 @@ pub(super) struct Search {
     problem: Problem,
     /// Draws the order in which the request prefers hosts.
     order: u64,
+    /// Whether it prefers those of the sites with most processors free.
+    spreads: bool,
     started: Millis,
     /// Discovery is asked for this many times as many hosts as are needed.
     multiplier: u32,
@@ -189,6 +195,18 @@ pub(super) struct Search {
     attempts: u32,
     /// Attempts that failed on a hold of another request.
     held_by_others: u32,
+    quotes: Quotes,
+}
+
+/// What a search has learned from quotes.
+#[derive(Debug, Default)]
+struct Quotes {
+    /// Rounds so far.
+    rounds: u32,
+    /// What was known of hosts before sites showed the own jobs that wait there; none outside of a series of rounds.
+    before: Option<Hints>,
+    /// The proposal of the series that costs least, and its cost.
+    least: Option<(Quote, Proposal)>,
 }
 
 impl Search {
@@ -198,6 +216,7 @@ impl Search {
         Search {
             problem,
             order,
+            spreads: settings.planner.spread,
             started,
             multiplier,
             is_thorough: false,
@@ -217,6 +236,7 @@ impl Search {
             waits_for_busy: false,
             attempts: 0,
             held_by_others: 0,
+            quotes: Quotes::default(),
         }
     }
 
@@ -308,11 +328,23 @@ impl Search {
         random: &mut impl Rng,
         observer: &mut impl PhaseObserver,
     ) -> Option<(Round, Next)> {
-        let (mut found, value) = self.planned_on.take()?;
+        let known = self.planned_on.take()?;
         let learned = self.learned.take().filter(|_| self.replans < REPLANS_MAX)?;
         self.replans += 1;
-        found.hosts.retain(|host| !self.excluded.contains_key(&host.site));
         let holds = if learned == Learned::Held { Holds::Avoided } else { self.holds() };
+        self.planned_as_well(known, holds, (now, settings), random, observer)
+    }
+
+    /// A plan on these hosts that is worth at least so much.
+    fn planned_as_well(
+        &mut self,
+        (mut found, value): (Found, i64),
+        holds: Holds,
+        (now, settings): (Now, &NegotiationSettings),
+        random: &mut impl Rng,
+        observer: &mut impl PhaseObserver,
+    ) -> Option<(Round, Next)> {
+        found.hosts.retain(|host| !self.excluded.contains_key(&host.site));
         let (outcome, without_budget) = self.plan(now, &found, holds, settings, random, observer);
         match outcome {
             PlanOutcome::Allocated(plan) => {
@@ -323,6 +355,66 @@ impl Search {
             }
             PlanOutcome::Rejected(_) => None,
         }
+    }
+
+    /// Those sites of a plan that give quotes.
+    pub(super) fn sites_to_quote(&self, plan: &Plan) -> BTreeSet<SiteId> {
+        let quoting = self.planned_on.as_ref().map(|(found, _)| &found.quoting);
+        let sites = plan.seats.iter().map(|seat| &seat.site);
+        sites.filter(|site| quoting.is_some_and(|quoting| quoting.contains(*site))).cloned().collect()
+    }
+
+    /// The number of a new round of quotes, if there is to be one more.
+    pub(super) fn begin_quotes(&mut self) -> Option<u32> {
+        if self.quotes.rounds >= QUOTE_ROUNDS_MAX {
+            return None;
+        }
+        self.quotes.rounds += 1;
+        if self.quotes.before.is_none() {
+            self.quotes.before = Some(self.hints.clone());
+        }
+        Some(self.quotes.rounds)
+    }
+
+    /// Whether this is the last round of quotes that was begun.
+    pub(super) fn is_quoting(&self, round: u32) -> bool {
+        self.quotes.rounds == round
+    }
+
+    /// Notes what a proposal costs.
+    pub(super) fn note_quoted(&mut self, cost: Quote, proposal: Proposal) {
+        if self.quotes.least.as_ref().is_none_or(|(least, _)| cost < *least) {
+            self.quotes.least = Some((cost, proposal));
+        }
+    }
+
+    /// The proposal that costs least.
+    pub(super) fn least_quoted(&mut self) -> Option<Proposal> {
+        self.quotes.least.take().map(|(_, proposal)| proposal)
+    }
+
+    /// A plan is held: the own jobs that were shown are in nobody's way.
+    pub(super) fn end_quotes(&mut self) {
+        if let Some(before) = self.quotes.before.take() {
+            self.hints = before;
+        }
+        self.quotes.least = None;
+    }
+
+    /// Another plan on the hosts of the last one that is worth as much, with what quotes have shown; none when there is no other.
+    pub(super) fn plan_beside(
+        &mut self,
+        now: Now,
+        settings: &NegotiationSettings,
+        random: &mut impl Rng,
+        observer: &mut impl PhaseObserver,
+    ) -> Option<(Round, Next)> {
+        let (found, value) = self.planned_on.clone().filter(|_| self.quotes.rounds < QUOTE_ROUNDS_MAX)?;
+        let other = self.planned_as_well((found.clone(), value), self.holds(), (now, settings), random, observer);
+        if other.is_none() {
+            self.planned_on = Some((found, value));
+        }
+        other
     }
 
     /// On how many hosts [`Search::plan_again`] would plan.
@@ -456,6 +548,7 @@ impl Search {
             kept_sites,
             uplinks: Uplinks::NONE,
             order,
+            spreads: self.spreads,
         }
     }
 
@@ -521,6 +614,7 @@ impl Search {
             cut: found.cut.clone(),
             outcome,
             without_budget: None,
+            quotes: Vec::new(),
         }
     }
 
@@ -608,7 +702,18 @@ impl Search {
     /// Remembers the hosts that a refusal shows, at most `hosts_max`, and the uplink; it was of seats in `window`, if that is known.
     pub(super) fn remember(&mut self, site: &SiteId, refusal: Refusal, (hosts_max, window): (usize, Option<Window>)) {
         let found = self.planned_on.as_ref().map(|(found, _)| found);
+        if let Some(before) = &mut self.quotes.before {
+            before.remember(site, refusal.clone(), hosts_max, (found, window));
+        }
         self.hints.remember(site, refusal, hosts_max, (found, window));
+    }
+
+    /// Remembers how a quote shows the hosts of a plan, until one is held.
+    pub(super) fn remember_quoted(&mut self, site: &SiteId, version: LedgerVersion, hosts: Vec<HostState>) {
+        let hosts_max = hosts.len().min(MAX_HOSTS as usize);
+        // For the hosts alone: of the other things that a refusal shows it has none.
+        let shown = Refusal { reason: RefusalReason::OtherAttempt, version, hosts };
+        self.hints.remember(site, shown, hosts_max, (None, None));
     }
 
     /// The wait before the next attempt; none when no attempt is left. It grows with every conflict, and has jitter so that two

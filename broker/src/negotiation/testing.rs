@@ -174,7 +174,7 @@ impl Run {
             known_hosts: 9,
             without_schedule,
             cut: CutCounts::default(),
-            uplinks: Default::default(),
+            ..Found::default()
         };
         self.negotiation.handle(at(now), Event::Found(found), &mut ());
         self.drain();

@@ -70,9 +70,11 @@ impl Negotiation {
             State::Reserved { .. } => Member::Reserved,
             State::Confirming { .. } => Member::Confirming,
             State::Holding { sites, .. } if sites.values().all(super::Site::is_held) => Member::Held,
-            State::Finding | State::PlanningAgain { .. } | State::BackingOff { .. } | State::Holding { .. } => {
-                Member::UnderWay
-            }
+            State::Finding
+            | State::PlanningAgain { .. }
+            | State::Quoting(_)
+            | State::BackingOff { .. }
+            | State::Holding { .. } => Member::UnderWay,
         })
     }
 

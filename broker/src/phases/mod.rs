@@ -102,6 +102,8 @@ pub struct Job<'a> {
     pub uplinks: &'a Uplinks,
     /// Draws the order in which hosts are preferred among nearly equal plans; without it the best plan is taken.
     pub order: Option<u64>,
+    /// Whether that order puts hosts of the sites first that have most processors free.
+    pub spreads: bool,
 }
 
 impl<'a> Job<'a> {
@@ -128,6 +130,7 @@ impl<'a> Job<'a> {
             kept_sites: &NO_SITES,
             uplinks: Uplinks::NONE,
             order: None,
+            spreads: false,
         }
     }
 }
@@ -258,7 +261,10 @@ fn plan_of(
 ) -> Plan {
     let objective = objective::of(job.objective);
     observer.enter(Phase::Optimize);
-    let ranks = job.order.map(|order| preference::ranks(order, &problem.hosts));
+    let ranks = job.order.map(|order| match job.spreads {
+        true => preference::spreading_ranks(order, &problem.hosts, earliest),
+        false => preference::ranks(order, &problem.hosts),
+    });
     let ranks = ranks.as_deref();
     let (mut solution, optimum) = optimized(problem, solution, objective, limits, ranks, tools);
     observer.enter(Phase::Reserve);

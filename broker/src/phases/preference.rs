@@ -4,11 +4,18 @@
 //! Invariant: the set stays feasible, and its factor is at most the part [`NEARLY`] below that of the best set found. What is proven of the
 //! best factor stays true.
 
+use std::{cmp::Reverse, collections::BTreeMap};
+
 use super::{
     Candidate,
     field::Field,
     optimize::{LANES_MAX, Optimum},
     problem::{Problem, Slot},
+};
+use crate::{
+    ids::SiteId,
+    resources::{ResourceName, amount_of},
+    time::{Span, Time, Window},
 };
 
 /// This part of the factor is given up for hosts that others do not take.
@@ -24,6 +31,28 @@ pub(crate) fn ranks(order: u64, candidates: &[&Candidate<'_>]) -> Vec<u64> {
         names.iter().fold(order, |hash, name| mixed(fnv_1a(hash, name)))
     };
     candidates.iter().map(rank).collect()
+}
+
+/// The same, but hosts of the sites come first that have most processors free at that time, as the source of plans with deadlines has it:
+/// so load spreads over the sites.
+pub(crate) fn spreading_ranks(order: u64, candidates: &[&Candidate<'_>], at: Time) -> Vec<u64> {
+    let (cpu, moment) = (ResourceName::cpu(), Window::starting(at, Span(1)));
+    let mut free: BTreeMap<&SiteId, u64> = BTreeMap::new();
+    for candidate in candidates {
+        let used = candidate.schedule.peak(&cpu, moment);
+        let left = amount_of(&candidate.host.capacity, &cpu).0.saturating_sub(used.0);
+        let of_site = free.entry(candidate.site).or_default();
+        *of_site = of_site.saturating_add(left);
+    }
+    let mut most_first: Vec<u64> = free.values().copied().collect();
+    most_first.sort_unstable_by_key(|free| Reverse(*free));
+    let place = |candidate: &&Candidate<'_>| {
+        let of_site = free.get(candidate.site).copied().unwrap_or_default();
+        most_first.partition_point(|free| *free > of_site) as u64
+    };
+    // Sites are fewer than hosts, of which one planner never sees that many.
+    let ranks = ranks(order, candidates).into_iter().zip(candidates);
+    ranks.map(|(rank, candidate)| place(candidate) << 32 | rank >> 32).collect()
 }
 
 /// The hash FNV-1a of a name and its end, begun with another hash.
@@ -104,7 +133,7 @@ mod tests {
         plan::{Plan, PlanOutcome},
         request::{Effort, Request},
         schedule::Schedule,
-        time::Time,
+        time::{Time, Window},
     };
 
     use super::NEARLY;
@@ -155,6 +184,24 @@ mod tests {
                 let distinct: BTreeSet<_> = preferred.seats.iter().map(|seat| (&seat.site, seat.host())).collect();
                 prop_assert_eq!(distinct.len(), 3);
             }
+        }
+    }
+
+    #[test]
+    fn who_spreads_takes_hosts_of_the_site_with_most_processors_free() {
+        let hosts = hosts(&[(2_000, 2_000); 20]);
+        let request: Request = serde_json::from_str(r#"{"hosts":3,"duration":60,"total":{"cpu":3000}}"#).unwrap();
+        let (idle, mut busy) = (Schedule::default(), Schedule::default());
+        busy.add(Window { start: Time(0), end: Time(10) }, &hosts[0].1.capacity);
+        for (free, order) in (0..5).zip(0..) {
+            // Each other site has three hosts free, as many as are asked for.
+            let schedule = |number: usize| if number < 5 && number != free { &busy } else { &idle };
+            let candidates: Vec<Candidate<'_>> = (hosts.iter().enumerate())
+                .map(|(number, (site, host))| Candidate { site, host, schedule: schedule(number) })
+                .collect();
+            let job = Job { order: Some(order), spreads: true, ..Job::of(&request, (Time(0), Time(0))) };
+            let PlanOutcome::Allocated(plan) = plan(&job, &candidates, Effort::Balanced, 1, &mut ()) else { panic!() };
+            assert!(plan.seats.iter().all(|seat| seat.site.as_str() == format!("s{free}")), "{plan:?}");
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Settings {
     pub m_max: u32,
     /// From the earliest to the latest start of requests that leave the latest open (the source's `t_C`).
     pub default_reach: Span,
+    /// Whether, of nearly equal plans, one at the sites with most processors free is taken, so that load spreads.
+    pub spread: bool,
 }
 
 impl Default for Settings {
@@ -28,7 +30,7 @@ impl Default for Settings {
     /// doublings: beyond 24 hosts for each one asked a request hardly ever becomes solvable, but every round costs all
     /// sites that are asked.
     fn default() -> Self {
-        Settings { effort: Effort::Balanced, m_init: 3, m_max: 24, default_reach: Span(24 * 3600) }
+        Settings { effort: Effort::Balanced, m_init: 3, m_max: 24, default_reach: Span(24 * 3600), spread: false }
     }
 }
 

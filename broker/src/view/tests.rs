@@ -82,6 +82,7 @@ fn advert(sequence: u64) -> Advert {
         contact: None,
         hosts: Vec::new(),
         uplink: None,
+        quotes: false,
         addresses: Vec::new(),
         features: Features::own(),
     }

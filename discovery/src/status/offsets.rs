@@ -111,6 +111,7 @@ mod tests {
             contact: None,
             hosts: Vec::new(),
             uplink: None,
+            quotes: false,
             addresses: Vec::new(),
             features: Default::default(),
         });

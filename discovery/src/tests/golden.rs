@@ -9,7 +9,8 @@ use broker::{
     ids::SeatNumber,
     plan::Place,
     protocol::{
-        AttemptStatus, FoundBooking, Grant, HoldRequest, HostState, PublicBooking, Refusal, RefusalReason, TakeOverStep,
+        AttemptStatus, FoundBooking, Grant, HoldRequest, HostState, PublicBooking, Quote, Refusal, RefusalReason,
+        TakeOverStep,
     },
     tariff::{Agreement, Before, Conditions, Parts, Tariff},
     time::Span,
@@ -122,7 +123,11 @@ fn requests() -> Vec<WireRequest> {
         WireRequest::DialBack,
     ];
     let hold = HoldRequest { may_substitute: true, ..hold };
-    let elsewhere = [SiteRequest::Hold(hold.clone()), SiteRequest::Book { hold, incarnation: version().incarnation }];
+    let elsewhere = [
+        SiteRequest::Hold(hold.clone()),
+        SiteRequest::Book { hold: hold.clone(), incarnation: version().incarnation },
+        SiteRequest::Quote(hold),
+    ];
     let elsewhere = elsewhere.map(WireRequest::Site);
     let many = WireRequest::Many(vec![SiteRequest::Release(attempt()), SiteRequest::Settle(attempt())]);
     site.into_iter().map(WireRequest::Site).chain(others).chain(elsewhere).chain([many]).collect()
@@ -211,6 +216,11 @@ fn answers() -> Vec<WireAnswer> {
     let elsewhere = [
         SiteAnswer::Held { version: version(), hold_for: Millis(10_000), places: places.clone() },
         SiteAnswer::Confirmed { places, version: version(), receipt: None },
+        SiteAnswer::Quoted {
+            quote: Quote { late: 2, slowdown_millionths: 1_500_000 },
+            hosts: vec![state.clone()],
+            version: version(),
+        },
     ];
     let many = WireAnswer::Many(vec![Some(SiteAnswer::Settled), None]);
     site.map(WireAnswer::Site).chain(others).chain(elsewhere.map(WireAnswer::Site)).chain([many]).collect()
@@ -222,7 +232,7 @@ fn gossip(lines: &mut Lines) {
     let grid = GridId::new("test").unwrap();
     let stamp = Stamp { sequence: 9, sent_ms: 1_800_000_000_000, time_to_live: Millis(60_000) };
     let advert = Advert { contact: Some("ssh {user}@{host}".to_owned()), ..advert(&me, 9) };
-    let advert = Advert { uplink: Some(Amount(1000)), ..advert };
+    let advert = Advert { uplink: Some(Amount(1000)), quotes: true, ..advert };
     let advert = Advert { features: Features::own(), addresses: vec!["/ip4/192.0.2.1/tcp/7741".to_owned()], ..advert };
     let badge = Badge { credential: vec![1, 2, 3], revocations_digest: 4 };
     let extra = Extra::from([("later".to_owned(), vec![5, 6])]);

@@ -224,6 +224,7 @@ pub(crate) fn advert(of: &Identity, sequence: u64) -> Advert {
         contact: None,
         hosts: vec![host("h1", 4, "x86_64")],
         uplink: None,
+        quotes: false,
         addresses: Vec::new(),
         features: Features::own(),
     }

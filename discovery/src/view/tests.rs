@@ -33,6 +33,7 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
             tariff: Default::default(),
         }],
         uplink: None,
+        quotes: false,
         addresses: Vec::new(),
         features: Features::own(),
     }

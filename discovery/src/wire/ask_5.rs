@@ -55,6 +55,7 @@ kinds! {
         TakeOver = 23,
         Bookings = 24,
         Book = 25,
+        Quote = 26,
     }
 }
 
@@ -78,6 +79,7 @@ kinds! {
         Found = 22,
         Refused = 23,
         Bookings = 24,
+        Quoted = 25,
     }
 }
 
@@ -180,6 +182,7 @@ fn told<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, DecodeError> {
 fn write_site_request(request: &SiteRequest) -> Written {
     let (kind, body) = match request {
         SiteRequest::Hold(hold) => (Question::Hold, encode(hold)),
+        SiteRequest::Quote(hold) => (Question::Quote, encode(hold)),
         SiteRequest::Book { hold, incarnation } => (Question::Book, encode(&(hold, incarnation))),
         SiteRequest::Confirm { attempt, held_in } => (Question::Confirm, encode(&(attempt, held_in))),
         SiteRequest::Release(attempt) => (Question::Release, encode(attempt)),
@@ -198,6 +201,7 @@ fn write_site_request(request: &SiteRequest) -> Written {
 fn write_site_answer(answer: &SiteAnswer) -> Written {
     let (kind, body) = match answer {
         SiteAnswer::Held { version, hold_for, places } => (Answer::Held, encode(&(version, hold_for, places))),
+        SiteAnswer::Quoted { version, quote, hosts } => (Answer::Quoted, encode(&(version, quote, hosts))),
         SiteAnswer::Confirmed { version, places, receipt } => (Answer::Confirmed, encode(&(version, places, receipt))),
         SiteAnswer::Released { version, charged } => (Answer::Released, encode(&(version, charged))),
         SiteAnswer::Settled => (Answer::Settled, encode(&())),
@@ -256,6 +260,7 @@ fn read_many_answers(body: &[u8]) -> Result<Vec<Option<SiteAnswer>>, DecodeError
 fn read_site_request(kind: Question, body: &[u8]) -> Result<SiteRequest, DecodeError> {
     Ok(match kind {
         Question::Hold => SiteRequest::Hold(question(body)?),
+        Question::Quote => SiteRequest::Quote(question(body)?),
         Question::Book => {
             let (hold, incarnation) = question(body)?;
             SiteRequest::Book { hold, incarnation }
@@ -290,6 +295,10 @@ fn read_site_answer(kind: Answer, body: &[u8]) -> Result<SiteAnswer, DecodeError
         Answer::Held => {
             let (version, hold_for, places) = told(body)?;
             SiteAnswer::Held { version, hold_for, places }
+        }
+        Answer::Quoted => {
+            let (version, quote, hosts) = told(body)?;
+            SiteAnswer::Quoted { version, quote, hosts }
         }
         Answer::Confirmed => {
             let (version, places, receipt) = told(body)?;

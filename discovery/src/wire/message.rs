@@ -126,7 +126,9 @@ pub(crate) fn site_is_busy() -> SiteAnswer {
 /// Each seat of a hold is work for the ledger, and one more host in a refusal.
 fn tokens_of(request: &SiteRequest) -> u64 {
     match request {
-        SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. } => 1 + (hold.grants.len() / SEATS_PER_TOKEN) as u64,
+        SiteRequest::Hold(hold) | SiteRequest::Quote(hold) | SiteRequest::Book { hold, .. } => {
+            1 + (hold.grants.len() / SEATS_PER_TOKEN) as u64
+        }
         _ => 1,
     }
 }
@@ -137,8 +139,8 @@ const SEATS_PER_TOKEN: usize = 16;
 /// About how much an answer takes on the wire; nothing for a small one.
 fn site_answer_bytes(answer: &SiteAnswer) -> usize {
     match answer {
-        SiteAnswer::Refused(refusal) => {
-            refusal.hosts.iter().map(|state| of_schedule(&state.schedule) + ENTRY_BYTES * state.held.len()).sum()
+        SiteAnswer::Refused(Refusal { hosts, .. }) | SiteAnswer::Quoted { hosts, .. } => {
+            hosts.iter().map(|state| of_schedule(&state.schedule) + ENTRY_BYTES * state.held.len()).sum()
         }
         SiteAnswer::Confirmed { receipt: Some(receipt), .. } | SiteAnswer::Booked { receipt: Some(receipt), .. } => {
             receipt.text.len()
@@ -165,11 +167,11 @@ const STEP_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 64;
 
 impl WireAnswer {
-    /// Leaves out of refusals what is free instead: the peer has had too much.
+    /// Leaves out of refusals and quotes what is free instead: the peer has had too much.
     pub(crate) fn shorten(&mut self) {
         let shorten = |answer: &mut SiteAnswer| {
-            if let SiteAnswer::Refused(refusal) = answer {
-                refusal.hosts.clear();
+            if let SiteAnswer::Refused(Refusal { hosts, .. }) | SiteAnswer::Quoted { hosts, .. } = answer {
+                hosts.clear();
             }
         };
         match self {

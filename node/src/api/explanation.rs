@@ -2,7 +2,7 @@
 
 use broker::{
     ids::{RequestId, SiteId},
-    negotiation::{AttemptReport, ReportedAnswer, Round, RoundOutcome, SiteReport},
+    negotiation::{AttemptReport, QuoteReport, ReportedAnswer, Round, RoundOutcome, SiteReport},
     plan::CutCounts,
     time::Time,
 };
@@ -44,6 +44,16 @@ pub struct RoundView {
     pub outcome: String,
     pub start: Option<Time>,
     pub detail: String,
+    /// What sites said that the plan would cost their own jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quotes: Vec<QuoteView>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct QuoteView {
+    pub site: SiteId,
+    pub site_name: String,
+    pub answer: String,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -80,12 +90,12 @@ pub fn explain(family: &Family, now_ms: u64, name_of: impl Fn(&SiteId) -> String
         reason: reason_of(&snapshot.stage, &name_of),
         variant: snapshot.stage.plan().and_then(|plan| variant_text(&record.request, plan.variant())),
         price: snapshot.stage.plan().and_then(|plan| price_text(plan, record.request.budget(), round_of(record, plan))),
-        rounds: record.history.rounds.iter().map(round_view).collect(),
+        rounds: record.history.rounds.iter().map(|round| round_view(round, &name_of)).collect(),
         attempts: record.history.attempts.iter().map(|one| attempt_view(one, &name_of)).collect(),
     }
 }
 
-fn round_view(round: &Round) -> RoundView {
+fn round_view(round: &Round, name_of: &impl Fn(&SiteId) -> String) -> RoundView {
     let (outcome, start, detail) = match &round.outcome {
         RoundOutcome::Planned(start) => ("planned", Some(*start), format!("start {}", utc_text(*start))),
         RoundOutcome::Rejected(reason) => ("rejected", None, reason_text(reason)),
@@ -100,6 +110,15 @@ fn round_view(round: &Round) -> RoundView {
         outcome: outcome.to_owned(),
         start,
         detail,
+        quotes: round
+            .quotes
+            .iter()
+            .map(|QuoteReport { site, answer }| QuoteView {
+                site: site.clone(),
+                site_name: name_of(site),
+                answer: answer.clone(),
+            })
+            .collect(),
     }
 }
 

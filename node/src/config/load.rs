@@ -398,6 +398,7 @@ fn negotiation(settings: &Settings, places: &Places) -> Result<NegotiationSettin
             m_init: planner.m_init,
             m_max: planner.m_max,
             default_reach: planner.default_reach,
+            spread: planner.spread,
         },
         check_min: coordinator.check_min,
         check_max: coordinator.check_max,

@@ -118,6 +118,8 @@ settings! {
         m_max: u32 = phases::Settings::default().m_max, "M";
         /// How far behind the earliest start the latest one is, when a request names none.
         default_reach: Span = phases::Settings::default().default_reach, "DURATION";
+        /// Whether, of nearly equal plans, one at the sites with most processors free is taken; else any, so that requests do not collide.
+        spread: bool = phases::Settings::default().spread, "BOOL";
     }
 }
 

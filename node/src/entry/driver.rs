@@ -322,6 +322,7 @@ pub async fn find(
     }
     let sites = found.hosts.iter().map(|host| &host.site).filter(|_| demand.traffic().is_some());
     let uplinks = discovery.view().uplinks(sites);
+    let quoting = discovery.view().quoting(found.hosts.iter().map(|host| &host.site));
     let (known_hosts, without_schedule) = (found.known_hosts, found.without_schedule);
-    Found { hosts: found.hosts, uplinks, known_hosts, without_schedule, cut }
+    Found { hosts: found.hosts, uplinks, quoting, known_hosts, without_schedule, cut }
 }

@@ -219,6 +219,7 @@ impl Metrics {
     pub fn answered(&self, answer: &SiteAnswer) {
         let kind = match answer {
             SiteAnswer::Held { .. } => "held",
+            SiteAnswer::Quoted { .. } => "quoted",
             SiteAnswer::Confirmed { .. } => "confirmed",
             SiteAnswer::Released { .. } => "released",
             SiteAnswer::Settled => "settled",

@@ -466,6 +466,9 @@ impl SiteTask {
                 other => others.push(other),
             }
         }
+        if self.ledger.lock().has_waiting_jobs() {
+            self.discovery.publish_quotes();
+        }
         let has_changes = !portions.is_empty();
         for portion in portions {
             self.store.commit(portion).await?;

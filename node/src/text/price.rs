@@ -88,6 +88,7 @@ mod tests {
             cut: CutCounts::default(),
             outcome: RoundOutcome::Planned(Time(0)),
             without_budget: Some(WithoutBudget { objective: ObjectiveValue { kind, value, bound }, cost: Cost(cost) }),
+            quotes: Vec::new(),
         }
     }
 

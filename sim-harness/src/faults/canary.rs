@@ -111,6 +111,8 @@ pub enum Canary {
     OwnJobsForgotten,
     /// Sites hold whatever that costs the jobs of their owner.
     OwnQueueIgnored,
+    /// Sites hold what they are asked a quote for.
+    QuoteHolds,
     /// The plan of the owner's jobs does not see what is promised.
     PlannedBesidePromises,
     /// A site gives one host of a class to several seats at a time.

@@ -3,7 +3,7 @@
 //! Invariant: sums over seeds do not depend on the order in which the seeds were run.
 
 use broker::{
-    protocol::{Refusal, RefusalReason, SiteAnswer},
+    protocol::{Quote, Refusal, RefusalReason, SiteAnswer},
     trust::Rule,
 };
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
@@ -74,6 +74,8 @@ figures! {
     /// What owners ordered for their own queues; jobs that were acknowledged.
     own_orders: "own orders",
     own_jobs: "own jobs",
+    /// Quotes of holds that would cost own jobs something.
+    quoted: "quotes above nothing",
     /// Holds refused for what they would cost own jobs.
     refused_own: "refused for own jobs",
     /// Holds of a node that confirms none.
@@ -128,8 +130,9 @@ figures! {
 }
 
 impl Figures {
-    /// Counts the answer of a site, if it is a refusal that is counted.
-    pub fn note_refusal(&mut self, answer: &SiteAnswer) {
+    /// Counts the answer of a site, if it is a quote or a refusal that is counted.
+    pub fn note_answer(&mut self, answer: &SiteAnswer) {
+        self.quoted += u64::from(matches!(answer, SiteAnswer::Quoted { quote, .. } if *quote != Quote::default()));
         let SiteAnswer::Refused(Refusal { reason, .. }) = answer else { return };
         self.refused_price += u64::from(matches!(reason, RefusalReason::PriceChanged { .. }));
         let RefusalReason::NotAllowed(denial) = reason else { return };

@@ -30,6 +30,7 @@ impl World {
             contact: None,
             hosts: at.hosts.iter().filter(|_| !is_draining).map(|(host, _)| host.clone()).collect(),
             uplink: at.uplink,
+            quotes: self.grid.options.queues.is_some(),
             addresses: Vec::new(),
             features: Features::own(),
         }

@@ -155,6 +155,10 @@ fn version(version: broker::protocol::LedgerVersion) -> String {
 fn write_request(f: &mut fmt::Formatter<'_>, request: &SiteRequest) -> fmt::Result {
     match request {
         SiteRequest::Hold(hold) => write_hold(f, hold),
+        SiteRequest::Quote(hold) => {
+            f.write_str("quote, to ")?;
+            write_hold(f, hold)
+        }
         SiteRequest::Book { hold, .. } => {
             f.write_str("book at once: ")?;
             write_hold(f, hold)
@@ -176,6 +180,7 @@ fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result 
             write!(f, "held at {} for {} ms", version(*at), hold_for.0)?;
             write_places(f, places)
         }
+        SiteAnswer::Quoted { quote, .. } => write!(f, "it would cost: {quote}"),
         SiteAnswer::Confirmed { version: at, places, .. } => {
             write!(f, "confirmed at {}", version(*at))?;
             write_places(f, places)

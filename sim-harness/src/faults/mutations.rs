@@ -43,6 +43,7 @@ pub fn mutate_question(grid: &mut Grid, from: usize, mut request: SiteRequest) -
         (Some(Canary::SkipSignature), SiteRequest::Hold(hold) | SiteRequest::Book { hold, .. }) => {
             sign_as_it_is(grid, &mut hold.authorization);
         }
+        (Some(Canary::QuoteHolds), SiteRequest::Quote(hold)) => request = SiteRequest::Hold(hold.clone()),
         (Some(Canary::SkipSignature), SiteRequest::TakeOver { authorization, .. }) => {
             sign_as_it_is(grid, authorization);
         }

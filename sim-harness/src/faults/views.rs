@@ -140,6 +140,7 @@ impl Views {
         if !exclude.contains(own.site()) {
             let snapshot = own.snapshot(now);
             uplinks.extend(own_uplink(own));
+            found.quoting.extend(own.has_waiting_jobs().then(|| snapshot.site.clone()));
             for (host, (_, schedule)) in own.hosts().zip(snapshot.hosts) {
                 found.known_hosts += 1;
                 let (site, host, version) = (snapshot.site.clone(), host.host().clone(), snapshot.version);
@@ -156,6 +157,9 @@ impl Views {
             }
             let fresh = view.fresh_schedules(now.monotonic, MAX_SCHEDULE_AGE);
             uplinks.extend(view.uplink().map(|uplink| (site.clone(), uplink)));
+            if view.advert().quotes {
+                found.quoting.insert(site.clone());
+            }
             if fresh.is_none() {
                 missing.push(*index);
             }

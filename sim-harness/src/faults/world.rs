@@ -148,7 +148,7 @@ impl Medium for World {
             answer.note_coordinated(|| running.coordinates(request));
         }
         let is_booked = matches!(answer, SiteAnswer::Booked { .. });
-        self.grid.figures.note_refusal(&answer);
+        self.grid.figures.note_answer(&answer);
         if let SiteAnswer::Refused(refusal) = &answer
             && (canary, is_confirm, &refusal.reason)
                 == (Some(Canary::ConfirmWithoutHold), true, &RefusalReason::NoSuchHold)
@@ -400,6 +400,7 @@ impl World {
             self.attacker.abuse_others(&mut self.grid, node, hold);
         }
         let site: SiteId = self.grid.nodes[from].site.clone();
+        let is_quote = matches!(request, SiteRequest::Quote(_));
         let request = mutations::mutate_question(&mut self.grid, from, request);
         let token = self.grid.name();
         let Some(running) = self.grid.running(node) else { return };
@@ -420,7 +421,8 @@ impl World {
         let Some(running) = self.grid.running(node) else { return };
         let is_confirm = matches!(request, SiteRequest::Confirm { .. } | SiteRequest::Book { .. });
         running.machines.askers.insert(token, Asker { from, ask, question, message, is_confirm, takes_over });
-        let attempt = request.about().0.cloned().filter(|_| running.granted.contains(&message));
+        let changes_nothing = is_quote || running.granted.contains(&message);
+        let attempt = request.about().0.cloned().filter(|_| changes_nothing);
         let before = attempt.map(|attempt| (checks::booked(&running.machines.ledger, &attempt), attempt));
         let event = ledger::Event::Request { from: site, network, token: ReplyToken(token), request };
         self.handle_ledger(node, event);

@@ -119,6 +119,7 @@ impl Words {
             contact: None,
             hosts: made_up_host().into_iter().collect(),
             uplink: None,
+            quotes: false,
             addresses: vec!["/ip4/127.0.0.1/tcp/9".to_owned()],
             features: Features::own(),
         };

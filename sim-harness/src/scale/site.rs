@@ -117,6 +117,7 @@ impl Site {
             contact: None,
             hosts: hosts.iter().map(|(host, _)| host.clone()).collect(),
             uplink: None,
+            quotes: false,
             addresses: addresses.iter().map(|address| format!("{address}/p2p/{id}")).collect(),
             features: Features::own(),
         };

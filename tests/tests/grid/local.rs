@@ -117,7 +117,8 @@ fn own_jobs_move_until_they_begin_and_a_hold_that_costs_them_too_much_is_refused
     let refused = node.kolo(&[&asked[..], &["--latest", "now+125min"]].concat());
     assert!(refused.code.is_some_and(|code| code != 0), "{refused:?}");
     let explained = node.kolo(&["explain", "last"]);
-    assert!(explained.out.contains("own-queue"), "{explained:?}");
+    assert!(explained.out.contains("would refuse: refused by rule `own-queue`"), "{explained:?}");
+    assert!(!explained.out.contains("attempt 1"), "a quote has spared the hold: {explained:?}");
     assert_eq!(own_jobs(&node).0, jobs, "nothing has moved");
     let reserved = node.kolo_json(&[&asked[..], &["--latest", "now+9h"]].concat(), 0);
     assert!(reserved["reservation"]["start"].as_i64().unwrap() >= starts[1] + 3_600, "{reserved}");

@@ -7,7 +7,7 @@ use crate::{
         floating::Arrangement,
         own_plan::{Cause, Loss},
     },
-    protocol::{Grant, HostState, RefusalReason},
+    protocol::{Grant, HostState, Quote, RefusalReason},
     time::{Now, Window},
     trust::{Denial, OwnerPolicy, Rule},
 };
@@ -29,7 +29,7 @@ impl<B: Books> Ledger<B> {
         match user {
             None => self.queue.exchange(&before, &after),
             Some(now) => {
-                if let Some(plan) = self.plan_around(now, &before, &after)? {
+                if let Some((plan, _)) = self.plan_around(now, &before, &after)? {
                     self.queue.plan = Some(plan);
                 }
             }
@@ -37,25 +37,51 @@ impl<B: Books> Ledger<B> {
         Ok(())
     }
 
-    /// The plan of what waits when a user has come to hold something, so that what was promised `before` is promised as `after`, if the
-    /// owner bears what that costs: neither more jobs late nor a larger mean slowdown than `quality_loss` allows, all holds together, over
+    /// What these grants of a user, and the seats that make room for them, would cost what waits.
+    ///
+    /// # Errors
+    /// The refusal, when that is more than the owner bears.
+    pub(in crate::ledger) fn quote_queue(
+        &self,
+        now: Now,
+        moves: Option<&Arrangement>,
+        grants: &[Grant],
+    ) -> Result<Quote, RefusalReason> {
+        let (before, mut after) = moves.map(|moves| self.moved(moves)).unwrap_or_default();
+        after.extend_from_slice(grants);
+        Ok(self.plan_around(now, &before, &after)?.map(|(_, quote)| quote).unwrap_or_default())
+    }
+
+    /// Whether own jobs wait.
+    pub fn has_waiting_jobs(&self) -> bool {
+        self.queue.plan.is_some()
+    }
+
+    /// The plan of what waits when a user has come to hold something, so that what was promised `before` is promised as `after`, and what
+    /// that costs, if the owner bears what that costs: neither more jobs late nor a larger mean slowdown than `quality_loss` allows, all holds together, over
     /// the jobs that would begin within `quality_horizon`. None when nothing waits.
     ///
     /// # Errors
     /// The refusal, with what it would cost.
-    fn plan_around(&self, now: Now, before: &[Grant], after: &[Grant]) -> Result<Option<OwnPlan>, RefusalReason> {
+    fn plan_around(
+        &self,
+        now: Now,
+        before: &[Grant],
+        after: &[Grant],
+    ) -> Result<Option<(OwnPlan, Quote)>, RefusalReason> {
         let Some(plan) = &self.queue.plan else { return Ok(None) };
         let mut around = plan.clone();
         around.exchange(before, after, Cause::User);
         let gate = self.gate.lock();
         let policy = gate.policy();
-        let loss = around.loss(now.utc + policy.quality_horizon);
+        let until = now.utc + policy.quality_horizon;
+        let (loss, present) = (around.loss(until), plan.loss(until));
         // What costs nothing more is none of the owner's concern.
-        if loss == plan.loss(now.utc + policy.quality_horizon) {
-            return Ok(Some(around));
+        if loss == present {
+            return Ok(Some((around, Quote::default())));
         }
         match excess(&loss, policy) {
-            None => Ok(Some(around)),
+            None => Ok(Some((around, quote_of(&present, &loss)))),
             Some(detail) => Err(RefusalReason::NotAllowed(Denial::new(Rule::OwnQueue, detail))),
         }
     }
@@ -69,6 +95,13 @@ impl<B: Books> Ledger<B> {
             }
         }
     }
+}
+
+/// By how much a loss is larger than another one.
+fn quote_of(present: &Loss, loss: &Loss) -> Quote {
+    let more = loss.with.slowdown_millionths.saturating_sub(present.with.slowdown_millionths);
+    let slowdown_millionths = u64::try_from(more.div_ceil(u128::from(loss.jobs.max(1)))).unwrap_or(u64::MAX);
+    Quote { late: loss.with.late.saturating_sub(present.with.late), slowdown_millionths }
 }
 
 /// What a loss has above what the owner allows; none when nothing.

@@ -11,7 +11,7 @@ use crate::{
         Event, Kept,
         tests::{ask, at, attempt, confirm, cpu, hold, host},
     },
-    protocol::{SiteAnswer, SiteRequest},
+    protocol::{Quote, SiteAnswer, SiteRequest},
     schedule::Schedule,
     trust::OwnerPolicy,
 };
@@ -122,7 +122,19 @@ impl Run {
         let (now, attempt) = (self.now(), attempt(&format!("r{}", self.named), 1));
         let until = now.utc + OwnerPolicy::default().quality_horizon;
         let before = self.ledger.queue.plan.as_ref().map(|plan| plan.loss(until)).unwrap_or_default();
-        let (answer, records) = ask(&mut self.ledger, now, "entry", hold(attempt.clone(), now.utc.0 + start, amount));
+        let asked = hold(attempt.clone(), now.utc.0 + start, amount);
+        let SiteRequest::Hold(quoted) = asked.clone() else { panic!() };
+        let planned = shown(&self.ledger);
+        let (quote, records) = ask(&mut self.ledger, now, "entry", SiteRequest::Quote(quoted));
+        assert!(records.is_empty() && shown(&self.ledger) == planned, "a quote changes nothing");
+        let (answer, records) = ask(&mut self.ledger, now, "entry", asked);
+        match (&quote, &answer) {
+            (SiteAnswer::Quoted { quote, hosts, .. }, SiteAnswer::Held { .. }) => {
+                assert_eq!(*quote == Quote::default(), hosts.is_empty());
+            }
+            (SiteAnswer::Refused(quoted), SiteAnswer::Refused(refused)) => assert_eq!(quoted, refused),
+            other => panic!("{other:?}"),
+        }
         records.into_iter().for_each(|record| self.disk.apply(record));
         drain(&mut self.ledger, &mut self.disk);
         let after = self.ledger.queue.plan.as_ref().map(|plan| plan.loss(until)).unwrap_or_default();
@@ -133,6 +145,11 @@ impl Run {
                 // One that it moved to the present has begun, and is not counted any more.
                 if after.jobs < before.jobs {
                     return;
+                }
+                if let (SiteAnswer::Quoted { quote, .. }, 1..) = (quote, after.jobs) {
+                    assert_eq!(quote.late, after.with.late - before.with.late);
+                    let more = after.with.slowdown_millionths.saturating_sub(before.with.slowdown_millionths);
+                    assert_eq!(u128::from(quote.slowdown_millionths), more.div_ceil(u128::from(after.jobs)));
                 }
                 let in_time = u128::from(after.jobs - after.without.late);
                 assert!(

@@ -48,6 +48,7 @@ fn advert(site: &SiteId) -> Advert {
         contact: Some("ssh {user}@{host}".to_owned()),
         hosts: vec![host("h1"), host("h2")],
         uplink: None,
+        quotes: false,
         addresses: vec!["/ip4/127.0.0.1/tcp/4001".to_owned()],
         features: Features::own(),
     }

@@ -74,6 +74,10 @@ fn round_text(number: usize, round: &RoundView, zone: &TimeZone) -> String {
         None => text.push_str(&format!(": {}", safe(&round.detail))),
     }
     text.push('\n');
+    for quote in &round.quotes {
+        let site = safe(&site_text(quote.site.as_str(), &quote.site_name));
+        text.push_str(&format!("  quote of {site}: {}\n", safe(&quote.answer)));
+    }
     text
 }
 
@@ -107,7 +111,8 @@ mod tests {
             "price":"it costs 1.50 credits","variant":"shape 2 of 2: 8 hosts for 1h",
             "rounds":[{"multiplier":3,"asked_hosts":15,"found_hosts":6,"known_hosts":60,"without_schedule":2,
               "cut":[{"constraint":"attribute arch=x86_64","hosts":50},{"constraint":"per_host memory>=4GiB","hosts":1}],
-              "outcome":"planned","start":1763712000,"detail":""}],
+              "outcome":"planned","start":1763712000,"detail":"",
+              "quotes":[{"site":"12D3KooWaaaa1111","site_name":"alpha","answer":"would refuse: x"}]}],
             "attempts":[{"attempt":1,"start":1763712000,"sites":[
               {"site":"12D3KooWaaaa1111","site_name":"alpha","hosts":2,"answer":"refused","detail":"cpu short by 1",
                "milliseconds":12}]}]}"#,
@@ -117,7 +122,7 @@ mod tests {
             printed(&explanation, OutputFormat::Table),
             "failed r-1: 60 s are over (patience_over)\nshape 2 of 2: 8 hosts for 1h\nprice: it costs 1.50 credits\nround 1: of 60 known hosts, 15 asked for (M = 3), 6 found\n  \
              attribute arch=x86_64 cut 50 hosts\n  per_host memory>=4GiB cut 1 host\n  2 hosts left out: schedule not known\n  planned for 2025-11-21 \
-             08:00:00+00:00\nattempt 1 for 2025-11-21 08:00:00+00:00\n  alpha (..aaaa1111) (2 hosts): refused after 12 \
+             08:00:00+00:00\n  quote of alpha (..aaaa1111): would refuse: x\nattempt 1 for 2025-11-21 08:00:00+00:00\n  alpha (..aaaa1111) (2 hosts): refused after 12 \
              ms: cpu short by 1\n"
         );
     }

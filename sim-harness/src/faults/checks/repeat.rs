@@ -39,7 +39,8 @@ pub fn check_repeat(grid: &mut Grid, node: usize, attempt: &AttemptId, before: &
     // Its hold may have lapsed at this moment.
     let has_lapsed = matches!((before, &after), (Some((_, _, true)), None));
     if !is_same(before, &after) && !has_lapsed {
-        let what = format!("a repeated message about #{} changed {before:?} to {after:?}", attempt.attempt);
+        let what =
+            format!("a repeated message, or a quote, about #{} changed {before:?} to {after:?}", attempt.attempt);
         grid.violate("a message changes nothing twice", Some(&attempt.request), what);
     }
 }

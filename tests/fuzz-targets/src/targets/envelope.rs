@@ -88,6 +88,7 @@ fn check_opened(grid: &GridId, opened: Opened) {
                 contact: None,
                 hosts: Vec::new(),
                 uplink: None,
+                quotes: false,
                 addresses: Vec::new(),
                 features: Features::own(),
             };

@@ -1,0 +1,46 @@
+//! What a hold would cost the own jobs that wait: asked before it is made, so that a coordinator can look for seats that cost less.
+//!
+//! Invariant: a quote changes nothing, and passes every check that the hold would have to pass; so it promises nothing either.
+
+use super::{Books, Ledger, answers::wanted_by, uplink::talk_of};
+use crate::{
+    ids::{Network, SiteId},
+    protocol::{Grant, HoldRequest, Quote, SiteAnswer},
+    time::Now,
+};
+
+impl<B: Books> Ledger<B> {
+    /// Answers as [`crate::protocol::SiteRequest::Quote`] says.
+    pub(super) fn on_quote(
+        &mut self,
+        now: Now,
+        (from, network): (&SiteId, Option<Network>),
+        hold: &HoldRequest,
+    ) -> SiteAnswer {
+        let permit = match self.permit(now, from, hold) {
+            Ok(permit) => permit,
+            Err(reason) => return self.refusal(reason),
+        };
+        if let Err(reason) = self.check_hold(now, hold, &permit) {
+            return self.refusal(reason);
+        }
+        if let Err(refusal) = self.lease_of(now, hold, (network.as_ref(), &permit)) {
+            return refusal;
+        }
+        let (wanted, others) = wanted_by(hold, &permit);
+        let talk = talk_of(&permit);
+        let quoted = self.room_for((&wanted, talk), others.as_ref()).and_then(|room| {
+            let moves = room.moves.as_ref().map(|(moves, _)| moves);
+            self.quote_queue(now, moves, &room.given)
+        });
+        match quoted {
+            Ok(quote) => {
+                let shown = hold.grants.iter().filter(|_| quote != Quote::default());
+                let mut hosts = self.states_of(shown.map(Grant::host), now);
+                self.add_planned(&mut hosts);
+                SiteAnswer::Quoted { quote, hosts, version: self.version }
+            }
+            Err(reason) => self.refusal_with_states(reason, (&hold.grants, talk), now),
+        }
+    }
+}
