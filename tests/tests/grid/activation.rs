@@ -277,6 +277,61 @@ fn run_shipped(event: &str, cpu: &str, memory: &str) {
     assert_eq!(ended.code, Some(0), "{event}: {ended:?}");
 }
 
+#[test]
+fn the_hook_for_an_sshd_opens_an_account_for_the_window_and_ends_its_sessions() {
+    let missing = skip::missing(&["ssh-keygen", "flock", "base64", "setsid"]);
+    if !missing.is_empty() {
+        return skip::skip(&format!("not installed: {}", missing.join(", ")));
+    }
+    let hook = shipped().with_file_name("authorized-keys");
+    let directory = tempfile::tempdir().unwrap();
+    let keys = directory.path().join("keys");
+    let own = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f ada@desk";
+    fs::write(&keys, format!("{own}\n")).unwrap();
+    let on = |event: &str, host: &str, end: &str| {
+        let mut command = Command::new(&hook);
+        command.arg(&keys).arg("a1").envs([("KOLO_EVENT", event), ("KOLO_BOOKING", "b-1"), ("KOLO_HOST_COUNT", "1")]);
+        command.envs([("KOLO_HOST_0", host), ("KOLO_HOST_0_END", end), ("TZ", "UTC")]);
+        // The first example of RFC 8032, and what OpenSSH calls it.
+        command.env("KOLO_USER", "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
+        let ended = run(&mut command);
+        assert_eq!(ended.code, Some(0), "{event}: {ended:?}");
+        let text = fs::read_to_string(&keys).unwrap();
+        let mut lines = text.lines().map(str::to_owned);
+        assert_eq!(lines.next().as_deref(), Some(own), "{event}: what is there stays");
+        lines.collect::<Vec<String>>()
+    };
+    for (event, host) in [("reserved", "a1"), ("changed", "a1"), ("start", "b1")] {
+        assert!(on(event, host, "2000000000").is_empty(), "{event} on {host}");
+    }
+    let opened = on("start", "a1", "2000000000");
+    let session = format!("{} session {} b-1", hook.display(), keys.display());
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINdamAGCsQq31Uv+08lkBzoO4XLz2qYjJa8CGmj3B1Ea kolo:b-1";
+    let expected = format!("restrict,pty,expiry-time=\"20330518033320\",command=\"{session}\" {key}");
+    assert_eq!((on("start", "a1", "2000000000"), opened), (vec![expected.clone()], vec![expected]), "once");
+    let longer = on("changed", "a1", "2000000060");
+    assert!(longer.len() == 1 && longer[0].contains("20330518033420"), "{longer:?}");
+    let read = run(Command::new("ssh-keygen").arg("-l").arg("-f").arg(&keys));
+    assert!(read.code == Some(0) && read.out.contains("kolo:b-1 (ED25519)"), "{read:?}");
+
+    // What sshd starts for a session.
+    let session = |command: &str| {
+        let mut session = Command::new("setsid");
+        session.arg("--wait").arg(&hook).arg("session").arg(&keys).args(["b-1"]).env("SHELL", "/bin/sh");
+        session.envs([("SSH_ORIGINAL_COMMAND", command), ("KOLO_LOOK_EVERY_S", "0.1")]).stdout(Stdio::piped());
+        session
+    };
+    let ended = run(&mut session("echo in; exit 5"));
+    assert_eq!((ended.code, ended.out.trim()), (Some(5), "in"), "{ended:?}");
+    let mut goes_on = session("echo in; sleep 1000").spawn().unwrap();
+    let mut said = [0; 3];
+    std::io::Read::read_exact(goes_on.stdout.as_mut().unwrap(), &mut said).unwrap();
+    assert!(on("end", "a1", "2000000000").is_empty());
+    assert_ne!(goes_on.wait().unwrap().code(), Some(0), "it ends with the reservation");
+    let late = run(&mut session("echo in"));
+    assert!(late.code == Some(1) && late.err.contains("the reservation is over"), "{late:?}");
+}
+
 /// Ended when dropped.
 struct Guest(Child);
 
