@@ -262,7 +262,7 @@ fn plan_of(
     let objective = objective::of(job.objective);
     observer.enter(Phase::Optimize);
     let ranks = job.order.map(|order| match job.spreads {
-        true => preference::spreading_ranks(order, &problem.hosts, earliest),
+        true => preference::spreading_ranks(order, &problem.hosts, job.earliest),
         false => preference::ranks(order, &problem.hosts),
     });
     let ranks = ranks.as_deref();
