@@ -19,7 +19,7 @@ use crate::{
     time::Time,
 };
 
-/// Most ranges that are planned.
+/// Most ranges that are planned behind the first.
 const RANGES_MAX: u32 = 64;
 /// Each of them may look at this part of the nodes that a request may.
 const NODES_PART: u64 = 16;
@@ -42,8 +42,8 @@ struct Search<'s, 'a> {
     limits: Limits,
     seed: u64,
     best: Option<(Rank, Plan)>,
-    /// Ranges that may hold something better, the most promising first.
-    open: BinaryHeap<Reverse<(Rank, Range)>>,
+    /// Ranges that may hold something better, the most promising first, and whether to plan them would say little more.
+    open: BinaryHeap<Reverse<(Rank, Range, bool)>>,
     /// The least that single factors may have which were not planned to a proof.
     unproven: Option<i64>,
 }
@@ -89,18 +89,46 @@ pub(super) fn plan<O: PhaseObserver>(
 }
 
 impl Search<'_, '_> {
+    /// Each step plans one range. The half of a range that comes second waits with what is known of the whole: often the first makes it needless,
+    /// and where the first has nothing the second is as good as planned.
     fn run(&mut self, observer: &mut impl PhaseObserver) {
-        for _ in 0..RANGES_MAX / 2 {
-            let Some(Reverse((rank, (low, high)))) = self.open.pop() else { return };
+        for _ in 0..RANGES_MAX {
+            let Some(Reverse((rank, range, is_known))) = self.open.pop() else { return };
             if self.best.as_ref().is_some_and(|(best, _)| *best <= rank) {
                 self.open.clear();
                 return;
             }
-            let middle = low.thousandths().midpoint(high.thousandths());
-            for half in [(low, Factor::of_thousandths(middle)), (Factor::of_thousandths(middle + 1), high)] {
-                self.look(half, rank.0, observer);
+            let Some(range) = self.cut(range) else { continue };
+            let by_length = self.length_at(range.1).is_some();
+            // Where lengths bound a range, its plan says only whether something has a place, and those of its parts say that more sharply.
+            if range.0 == range.1 || !(is_known || by_length) {
+                self.look(range, rank.0, observer);
+                continue;
             }
+            let middle = range.0.thousandths().midpoint(range.1.thousandths());
+            let halves = [(range.0, Factor::of_thousandths(middle)), (Factor::of_thousandths(middle + 1), range.1)];
+            let first = usize::from(by_length || distance(halves[1]) < distance(halves[0]));
+            let is_out = self.look(halves[first], rank.0, observer).is_some();
+            self.wait(halves[1 - first], rank.0, is_out);
         }
+    }
+
+    /// Leaves a range for later; `bound` is known of all of it.
+    fn wait(&mut self, range: Range, bound: i64, is_known: bool) {
+        let bound = self.length_at(range.1).map_or(bound, |length| length.max(bound));
+        self.open.push(Reverse(((bound, distance(range)), range, is_known)));
+    }
+
+    /// What a factor is worth, where lengths alone say that.
+    fn length_at(&self, factor: Factor) -> Option<i64> {
+        let seats = match self.job.objective {
+            ObjectiveKind::Runtime => 1,
+            ObjectiveKind::HostTime => self.job.demand.seats() as u64,
+            ObjectiveKind::Start | ObjectiveKind::Finish | ObjectiveKind::Cost => return None,
+        };
+        let Length::Duration(length) = self.job.demand.length() else { return None };
+        let seconds = length.0.saturating_mul(1000).div_ceil(u64::from(factor.thousandths().max(1)));
+        i64::try_from(seconds.saturating_mul(seats)).ok()
     }
 
     /// Where the largest factor has a place at all, nothing is shorter.
@@ -187,7 +215,7 @@ impl Search<'_, '_> {
         if is_open && is_single {
             self.unproven = self.unproven.into_iter().chain([bound]).min();
         } else if is_open {
-            self.open.push(Reverse(((bound, distance(range)), range)));
+            self.open.push(Reverse(((bound, distance(range)), range, true)));
         }
         None
     }
@@ -234,7 +262,7 @@ impl Search<'_, '_> {
 
     /// The plan found, or the one that was made of its factor, whichever is better, with what is proven over all factors.
     fn answer(self, last: PlanOutcome) -> PlanOutcome {
-        let open = self.open.into_iter().map(|Reverse(((bound, _), _))| bound).chain(self.unproven).min();
+        let open = self.open.into_iter().map(|Reverse(((bound, _), ..))| bound).chain(self.unproven).min();
         let mut plan = match (self.best, last) {
             (Some((_, found)), PlanOutcome::Allocated(plan)) if plan.objective.value <= found.objective.value => plan,
             (Some((_, found)), _) => found,
