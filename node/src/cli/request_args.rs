@@ -150,7 +150,7 @@ pub struct PlanArgs {
 /// `kolo plan --batch`
 #[derive(Debug, Args)]
 pub struct BatchArgs {
-    /// Offline: plan all requests together: in-order (one after the other), slices:K (in K parts, of each part the best choice of alternatives); for the least makespan with traffic: oas[:slots] (best known; as in its source, in slots of time), mesd[:literal] (fast), pas (in packages), cbs (least traffic), jpr (fastest hosts); for the least run time of scalable requests on equal hosts: colocate:set, colocate:partition, colocate:best
+    /// Offline: plan all requests together: in-order (one after the other), slices:K (in K parts, of each part the best choice of alternatives); for the least makespan with traffic: oas[:slots] (best known; as in its source, in slots of time), mesd[:literal] (fast), pas (in packages), cbs (least traffic), jpr (fastest hosts); for the least run time of scalable requests on equally fast hosts: colocate:set, colocate:partition, colocate:best
     #[arg(long = "batch", value_name = "POLICY", requires = "grid", conflicts_with = "commit")]
     pub policy: Option<String>,
     /// Batch: whose turn is first: file (the order of the file), fcfs (by earliest), sjf, bjf (fewest, most hosts), fpfs (first that fits), spt, lpt (shortest, longest), hdf (highest demand), edf (by deadline) [default: file]

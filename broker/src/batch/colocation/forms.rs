@@ -55,7 +55,7 @@ pub(in crate::batch) fn partition(problem: &Problem, roles: Roles, thresholds: T
 fn in_turn(problem: &Problem, turns: Turns, mut groups: Vec<Group>, as_one: bool) -> Placed {
     let mut room = Room::of(problem);
     let mut placed: Placed = vec![None; problem.jobs.len()];
-    let capacity = &problem.capacity;
+    let capacity = &problem.largest();
     groups.sort_by_cached_key(|group| {
         let substitute = Substitute::of(problem, group);
         turns.key(&substitute.sized, capacity)

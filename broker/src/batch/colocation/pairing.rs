@@ -1,7 +1,7 @@
 //! The source's preprocessor: which jobs are to share hosts, and at which factors (steps 1 to 4 of figure 4.3).
 //!
 //! Source: section 4.3 of the thesis on co-location; equations 4.2 to 4.11. Invariant: every job is in exactly one group, and the jobs of a
-//! group fit on the hosts of its largest job together.
+//! group fit together on hosts as most are.
 
 use std::cmp::Reverse;
 
@@ -55,6 +55,8 @@ pub(in crate::batch) struct Roles {
 
 struct Pairing<'a> {
     problem: &'a Problem,
+    /// What pairs are to fill.
+    capacity: Needs,
     thresholds: Thresholds,
     /// Jobs that are in no group yet, with their classes.
     classes: Vec<Option<Class>>,
@@ -65,15 +67,16 @@ struct Pairing<'a> {
 
 /// Steps 1 to 4.
 pub(super) fn groups(problem: &Problem, roles: Roles, thresholds: Thresholds) -> Vec<Group> {
-    let classes =
-        problem.jobs.iter().map(|job| Some(class(job, &problem.capacity, roles, thresholds.alpha_percent))).collect();
-    let mut pairing = Pairing { problem, thresholds, classes, scarcest: scarcest(problem), groups: Vec::new() };
+    let capacity = problem.usual();
+    let classes = problem.jobs.iter().map(|job| Some(class(job, &capacity, roles, thresholds.alpha_percent))).collect();
+    let scarcest = scarcest(problem, &capacity);
+    let mut pairing = Pairing { problem, capacity, thresholds, classes, scarcest, groups: Vec::new() };
     pairing.merge(&[(High, High)], &[(Low, Low)]);
     pairing.merge(&[(Low, High)], &[(High, Low)]);
     // What is left counts for both of the classes that it is nearest to; once it is in a group it is left no longer.
     pairing.merge(&[(Alike, High), (Low, High), (High, High)], &[(Alike, Low), (Low, Low), (High, Low)]);
     pairing.merge(&[(Low, Alike), (Low, Low), (Low, High)], &[(High, Alike), (High, Low), (High, High)]);
-    let alone = |job: usize| Group { jobs: vec![(job, whole(&problem.jobs[job], &problem.capacity))] };
+    let alone = |job: usize| Group { jobs: vec![(job, whole(&problem.jobs[job], &capacity))] };
     let left = pairing.classes.iter().enumerate().filter(|(_, class)| class.is_some());
     let left: Vec<Group> = left.map(|(job, _)| alone(job)).collect();
     pairing.groups.extend(left);
@@ -97,16 +100,16 @@ fn class(job: &Job, capacity: &Needs, roles: Roles, alpha_percent: u64) -> Class
 }
 
 /// The resource of which all jobs together need most for longest.
-fn scarcest(problem: &Problem) -> usize {
+fn scarcest(problem: &Problem, capacity: &Needs) -> usize {
     let needed = |resource: &usize| {
         let of_job = |job: &Job| u128::from(job.needs[*resource]) * u128::from(job.seconds.cast_unsigned());
-        (problem.jobs.iter().map(of_job).sum::<u128>() << 20) / u128::from(problem.capacity[*resource].max(1))
+        (problem.jobs.iter().map(of_job).sum::<u128>() << 20) / u128::from(capacity[*resource].max(1))
     };
     (0..RESOURCES_MAX).max_by_key(|resource| (needed(resource), Reverse(*resource))).unwrap_or(0)
 }
 
 /// Step 4: at the factor at which it fills a host, if it can, else as it is.
-fn whole(job: &Job, capacity: &Needs) -> Sized {
+pub(super) fn whole(job: &Job, capacity: &Needs) -> Sized {
     let most = |(need, capacity): (&u64, &u64)| (capacity * 1000).checked_div(*need).unwrap_or(u64::MAX);
     let factor = job.needs.iter().zip(capacity).map(most).min().and_then(|factor| u32::try_from(factor).ok());
     let factor = factor.filter(|factor| (job.scale.0..=job.scale.1).contains(factor));
@@ -127,7 +130,7 @@ fn fits(room: &Needs, sized: &Sized) -> bool {
 }
 
 /// Equation 4.10: the two jobs at the factors at which both have ended first, side by side on one host.
-fn scaled(one: &Job, other: &Job, capacity: &Needs) -> Option<(Sized, Sized)> {
+pub(super) fn scaled(one: &Job, other: &Job, capacity: &Needs) -> Option<(Sized, Sized)> {
     let within = |seconds: i64| {
         let pair = (one.at(one.within(seconds)?), other.at(other.within(seconds)?));
         let left = beside(capacity, &pair.0)?;
@@ -200,7 +203,7 @@ impl Pairing<'_> {
 
     /// Merges a job with the first one of as many seats that suits it.
     fn merge_equal(&mut self, job: usize, partners: &[usize]) -> bool {
-        let Problem { capacity, jobs, .. } = self.problem;
+        let (capacity, jobs) = (&self.capacity, &self.problem.jobs);
         let suits = |other: &usize| {
             let is_equal = *other != job && self.is_left(*other) && jobs[*other].seats == jobs[job].seats;
             let (one, two) =
@@ -216,7 +219,7 @@ impl Pairing<'_> {
         if !self.is_left(job) {
             return false;
         }
-        let Problem { capacity, jobs, .. } = self.problem;
+        let (capacity, jobs) = (&self.capacity, &self.problem.jobs);
         let seats = jobs[job].seats;
         let is_narrower = |other: &&usize| **other != job && self.is_left(**other) && jobs[**other].seats < seats;
         let narrower: Vec<usize> = partners.iter().filter(is_narrower).copied().collect();
@@ -279,7 +282,7 @@ mod tests {
 
     /// The jobs of each group with their factors.
     fn grouped(jobs: Vec<Job>) -> Vec<Vec<(usize, u32)>> {
-        let problem = Problem { capacity: needs(CAPACITY), taken: vec![Vec::new(); 8], jobs };
+        let problem = Problem { hosts: vec![needs(CAPACITY); 8], taken: vec![Vec::new(); 8], jobs };
         let groups = groups(&problem, ROLES, Thresholds::default());
         groups.into_iter().map(|group| group.jobs.iter().map(|(job, sized)| (*job, sized.factor)).collect()).collect()
     }

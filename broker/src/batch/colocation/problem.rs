@@ -1,7 +1,9 @@
-//! A batch of moldable jobs on equal hosts, in whole numbers.
+//! A batch of moldable jobs on equally fast hosts, in whole numbers.
 //!
 //! Source: section 4.2 of the thesis on co-location; `formats.md`, version 2 (`scale`). Invariant: a factor is inside the job's range, and
 //! amounts and lengths are rounded up, as everywhere.
+
+use std::collections::BTreeMap;
 
 use crate::{amount::Amount, scale::Factor};
 
@@ -93,7 +95,7 @@ pub(in crate::batch) struct Block {
 #[derive(Debug, Clone)]
 pub(in crate::batch) struct Problem {
     /// What each host has.
-    pub capacity: Needs,
+    pub hosts: Vec<Needs>,
     /// By host: what is on it already.
     pub taken: Vec<Vec<Block>>,
     /// The jobs.
@@ -126,6 +128,18 @@ pub(in crate::batch) struct Worth {
 }
 
 impl Problem {
+    /// The most that any host has of each resource.
+    pub(super) fn largest(&self) -> Needs {
+        std::array::from_fn(|resource| self.hosts.iter().map(|host| host[resource]).max().unwrap_or(0))
+    }
+
+    /// What most hosts have, the most of it among equals: that is what pairs are to fill.
+    pub(super) fn usual(&self) -> Needs {
+        let mut counts: BTreeMap<&Needs, usize> = BTreeMap::new();
+        self.hosts.iter().for_each(|host| *counts.entry(host).or_default() += 1);
+        counts.into_iter().max_by_key(|(host, count)| (*count, *host)).map_or([0; RESOURCES_MAX], |(host, _)| *host)
+    }
+
     /// What a schedule is worth.
     pub fn worth(&self, placed: &Placed) -> Worth {
         let mut ends = vec![0; self.taken.len()];
@@ -144,8 +158,8 @@ impl Problem {
     /// Whether the job has a place where nothing else is; no other job changes that.
     pub(super) fn could_run(&self, job: &Job) -> bool {
         let least = job.at(job.scale.0).needs;
-        job.seats <= self.taken.len()
-            && least.iter().zip(&self.capacity).all(|(need, capacity)| need <= capacity)
+        let holds = |host: &&Needs| least.iter().zip(*host).all(|(need, capacity)| need <= capacity);
+        self.hosts.iter().filter(holds).count() >= job.seats
             && job.starts.0 <= job.last_start(job.seconds_at(job.scale.1))
     }
 
@@ -153,12 +167,13 @@ impl Problem {
     /// they end, and not less than any job makes its own hosts end.
     pub fn least_run_time(&self) -> i64 {
         let jobs = || self.jobs.iter().filter(|job| self.could_run(job));
+        let largest = self.largest();
         let of_resource = |resource: usize| {
             let needed = |job: &Job| {
                 // Amounts are rounded up, so no factor makes the product smaller.
                 job.seats as u128 * u128::from(job.needs[resource]) * u128::from(job.seconds.cast_unsigned())
             };
-            jobs().map(needed).sum::<u128>().div_ceil(u128::from(self.capacity[resource].max(1)))
+            jobs().map(needed).sum::<u128>().div_ceil(u128::from(largest[resource].max(1)))
         };
         let area = (0..RESOURCES_MAX).map(of_resource).max().unwrap_or(0);
         let alone = |job: &Job| {

@@ -42,6 +42,7 @@ fn print(job: usize, block: &Block) -> u64 {
 /// See the module.
 #[derive(Debug, Clone)]
 pub(super) struct Room {
+    /// Of the largest host; what another has less is used there at all times.
     pub capacity: Needs,
     /// Resources behind these are not looked at: no job needs any.
     resources: usize,
@@ -52,9 +53,10 @@ pub(super) struct Room {
 }
 
 impl Host {
-    fn new(resources: usize, number: usize, blocks: &[Block]) -> Host {
-        let steps = vec![Step { time: i64::MIN, used: [0; RESOURCES_MAX] }];
-        let mut host = Host { steps, seats: Vec::new(), end: 0, print: 0 };
+    fn new(resources: usize, number: usize, lacking: Needs, blocks: &[Block]) -> Host {
+        let mix = |mixed: u64, lack: &u64| (mixed ^ lack).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let steps = vec![Step { time: i64::MIN, used: lacking }];
+        let mut host = Host { steps, seats: Vec::new(), end: 0, print: lacking.iter().fold(0, mix) };
         for block in blocks {
             host.change(resources, block, true);
             // No other host is like one that something is on already.
@@ -108,9 +110,13 @@ impl Room {
     pub fn of(problem: &Problem) -> Room {
         let is_needed = |resource: &usize| problem.jobs.iter().any(|job| job.needs[*resource] > 0);
         let resources = (0..RESOURCES_MAX).rev().find(is_needed).map_or(0, |last| last + 1);
-        let hosts =
-            problem.taken.iter().enumerate().map(|(number, blocks)| Host::new(resources, number, blocks)).collect();
-        Room { capacity: problem.capacity, resources, hosts, run_time: 0, work: 0 }
+        let capacity = problem.largest();
+        let host = |(number, (own, blocks)): (usize, (&Needs, &Vec<Block>))| {
+            let lacking = std::array::from_fn(|resource| capacity[resource] - own[resource]);
+            Host::new(resources, number, lacking, blocks)
+        };
+        let hosts = problem.hosts.iter().zip(&problem.taken).enumerate().map(host).collect();
+        Room { capacity, resources, hosts, run_time: 0, work: 0 }
     }
 
     /// How many hosts there are.

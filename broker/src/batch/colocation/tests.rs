@@ -17,7 +17,7 @@ use crate::batch::{
 
 /// Enough for few jobs.
 const WORK: u64 = 500_000;
-const ROLES: Roles = Roles { cpu: 0, others: (1, 2) };
+pub(super) const ROLES: Roles = Roles { cpu: 0, others: (1, 2) };
 
 fn needs(cpu: u64, memory: u64, io: u64) -> Needs {
     let mut needs = [0; RESOURCES_MAX];
@@ -30,8 +30,13 @@ fn job(seats: usize, seconds: i64, asked: (u64, u64, u64), scale: (u32, u32)) ->
     Job { seats, seconds, needs, scale, starts: (0, 10_000_000), deadline: i64::MAX / 4 }
 }
 
+/// On equal hosts.
+fn equal(hosts: usize, jobs: Vec<Job>) -> Problem {
+    Problem { hosts: vec![needs(1000, 1000, 1000); hosts], taken: vec![Vec::new(); hosts], jobs }
+}
+
 /// As section 4.5.2 draws its sets.
-fn drawn(seed: u64, hosts: usize, seats_max: usize, balanced: u32) -> Problem {
+pub(super) fn drawn(seed: u64, hosts: usize, seats_max: usize, balanced: u32) -> Problem {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (mut jobs, mut load) = (Vec::new(), 0);
     while load < 86_400_000 * hosts as u64 {
@@ -44,11 +49,11 @@ fn drawn(seed: u64, hosts: usize, seats_max: usize, balanced: u32) -> Problem {
         load += one.seconds.cast_unsigned() * one.seats as u64 * most;
         jobs.push(one);
     }
-    Problem { capacity: needs(1000, 1000, 1000), taken: vec![Vec::new(); hosts], jobs }
+    equal(hosts, jobs)
 }
 
 /// Every second at which something changes, by adding up everything.
-fn check(problem: &Problem, placed: &Placed) {
+pub(super) fn check(problem: &Problem, placed: &Placed) {
     let mut blocks: Vec<Vec<Block>> = problem.taken.clone();
     for (job, placement) in problem.jobs.iter().zip(placed) {
         let Some(Placement { start, factor, hosts }) = placement else { continue };
@@ -60,12 +65,12 @@ fn check(problem: &Problem, placed: &Placed) {
         assert_eq!((distinct.len(), hosts.len()), (job.seats, job.seats));
         hosts.iter().for_each(|host| blocks[*host].push(Block { start: *start, end, needs: job.at(*factor).needs }));
     }
-    for blocks in blocks {
+    for (capacity, blocks) in problem.hosts.iter().zip(blocks) {
         for at in blocks.iter().map(|block| block.start) {
             for resource in 0..RESOURCES_MAX {
                 let beside = blocks.iter().filter(|block| block.start <= at && at < block.end);
                 let used: u64 = beside.map(|block| block.needs[resource]).sum();
-                assert!(used <= problem.capacity[resource], "{used} of {resource} at {at}");
+                assert!(used <= capacity[resource], "{used} of {resource} at {at}");
             }
         }
     }
@@ -74,7 +79,7 @@ fn check(problem: &Problem, placed: &Placed) {
 #[test]
 fn complementary_jobs_fill_a_host_together() {
     let jobs = vec![job(1, 9_000, (200, 800, 800), (500, 1_250)), job(1, 9_000, (800, 200, 200), (500, 1_250))];
-    let problem = Problem { capacity: needs(1000, 1000, 1000), taken: vec![Vec::new(); 2], jobs };
+    let problem = equal(2, jobs);
     for form in [set, partition] {
         let placed = form(&problem, ROLES, Thresholds::default(), Turns::Longest);
         check(&problem, &placed);
@@ -86,7 +91,7 @@ fn complementary_jobs_fill_a_host_together() {
 #[test]
 fn the_highest_demand_of_a_seat_comes_first_however_many_seats_there_are() {
     let jobs = vec![job(3, 1_000, (200, 200, 200), (1000, 1000)), job(1, 1_000, (900, 100, 100), (1000, 1000))];
-    let problem = Problem { capacity: needs(1000, 1000, 1000), taken: vec![Vec::new(); 3], jobs };
+    let problem = equal(3, jobs);
     let placed = plain(&problem, Turns::Highest);
     assert_eq!(placed[1].as_ref().map(|at| at.start), Some(0), "{placed:?}");
     assert_eq!(placed[0].as_ref().map(|at| at.start), Some(1_000), "{placed:?}");
@@ -105,12 +110,18 @@ fn jobs_that_no_host_serves_change_nothing_for_the_others() {
     problem.jobs.splice(0..0, too_large.into_iter().chain([too_late]));
     let beside = searched(&problem);
     assert_eq!((&beside[..3], &beside[3..]), (&[None, None, None][..], &alone[..]));
+    // One host is large enough for it, and it wants two.
+    problem.hosts[1] = needs(1000, 1500, 1000);
+    problem.jobs = vec![job(2, 60, (1, 1001, 1), (1000, 1000)), job(1, 60, (1, 1001, 1), (1000, 1000))];
+    let placed = searched(&problem);
+    assert_eq!((&placed[0], placed[1].as_ref().map(|placement| &placement.hosts[..])), (&None, Some(&[1][..])));
+    assert_eq!((problem.least_run_time(), problem.worth(&placed).run_time), (60, 60));
 }
 
 #[test]
 fn one_job_and_equal_jobs_end_where_the_bound_says_at_once() {
     let one = job(2, 600, (400, 400, 400), (1000, 1000));
-    let mut problem = Problem { capacity: needs(1000, 1000, 1000), taken: vec![Vec::new(); 2], jobs: vec![one] };
+    let mut problem = equal(2, vec![one]);
     let run_time = |problem: &Problem| {
         let begun = plain(problem, Turns::Longest);
         // With no work at all.
@@ -139,6 +150,8 @@ fn the_room_knows_what_adding_up_says() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut problem = drawn(seed, 2, 1, 30);
         problem.taken[0].push(Block { start: 3_000, end: 9_000, needs: needs(500, 0, 100) });
+        problem.hosts.extend([needs(900, 1000, 1200)].into_iter().filter(|_| seed % 2 == 1));
+        problem.taken.resize(problem.hosts.len(), Vec::new());
         let mut room = Room::of(&problem);
         let mut there: Vec<(usize, Placement)> = Vec::new();
         for (at, job) in problem.jobs.iter().enumerate() {
@@ -157,19 +170,20 @@ fn the_room_knows_what_adding_up_says() {
             };
             let first = |host: usize| {
                 let starts = on(host).into_iter().map(|block| block.end).chain([0]);
-                starts.filter(|start| fits_by_adding(&on(host), &problem.capacity, *start, &sized)).min()
+                starts.filter(|start| fits_by_adding(&on(host), &problem.hosts[host], *start, &sized)).min()
             };
-            for host in 0..2 {
+            let hosts = 0..problem.hosts.len();
+            for host in hosts.clone() {
                 let start = random.random_range(0..60_000);
-                let expected = fits_by_adding(&on(host), &problem.capacity, start, &sized);
+                let expected = fits_by_adding(&on(host), &problem.hosts[host], start, &sized);
                 assert_eq!(room.fits(host, start, &sized).is_ok(), expected, "seed {seed} job {at}");
                 let last = there.iter().filter(|(_, placement)| placement.hosts == [host]);
                 let last = last.map(|(job, placed)| placed.start + problem.jobs[*job].seconds_at(placed.factor)).max();
                 assert_eq!(room.end(host), last.unwrap_or(0));
             }
-            assert_eq!(room.run_time(), room.end(0) + room.end(1));
+            assert_eq!(room.run_time(), hosts.clone().map(|host| room.end(host)).sum::<i64>());
             let found = room.earliest(job, &sized).unwrap();
-            assert_eq!(Some(found.start), [first(0), first(1)].into_iter().flatten().min(), "seed {seed} job {at}");
+            assert_eq!(Some(found.start), hosts.filter_map(first).min(), "seed {seed} job {at}");
             room.put(at, &sized, &found);
             there.push((at, found));
         }
@@ -187,7 +201,7 @@ fn least_by_trying(problem: &Problem, left: &[usize], blocks: &mut Vec<Vec<Block
         others.swap_remove(at);
         for host in 0..blocks.len() {
             let starts = blocks[host].iter().map(|block| block.end).chain([0]);
-            let fits = |start: &i64| fits_by_adding(&blocks[host], &problem.capacity, *start, &sized);
+            let fits = |start: &i64| fits_by_adding(&blocks[host], &problem.hosts[host], *start, &sized);
             let start = starts.filter(fits).min().unwrap();
             blocks[host].push(Block { start, end: start + sized.seconds, needs: sized.needs });
             least = least.min(least_by_trying(problem, &others, blocks));
@@ -228,6 +242,10 @@ fn what_is_placed_fits_and_best_is_never_worse() {
         let mut problem = drawn(seed, 5, 1 + (seed % 2) as usize, (seed as u32 % 4) * 33);
         if seed % 3 == 0 {
             problem.taken[1].push(Block { start: 5_000, end: 30_000, needs: needs(600, 600, 600) });
+        }
+        if seed % 4 > 1 {
+            problem.hosts[2] = needs(700, 1000, 500);
+            problem.hosts[4] = needs(1000, 1500, 1000);
         }
         let begun: Vec<Placed> = [
             plain(&problem, Turns::Longest),

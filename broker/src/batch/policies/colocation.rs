@@ -1,4 +1,5 @@
-//! `colocate:set`, `colocate:partition` and `colocate:best`: moldable requests that share equal hosts, for the least run time.
+//! `colocate:set`, `colocate:partition` and `colocate:best`: moldable requests that share equally fast hosts, for the least
+//! run time.
 //!
 //! Source: chapter 4 of the thesis on co-location. Invariant: no schedule has a run time below the bound; `best` is never worse
 //! than the two forms of the source and the order without them.
@@ -118,16 +119,12 @@ impl Policy for Colocation {
                 return refused(format!("request {}: host {} cannot serve it, and all must", asked.id, host.host.id));
             }
         }
-        let equal = |host: &Candidate<'_>| -> Vec<u64> {
-            let speed = u64::from(host.host.speed.thousandths());
-            names.iter().map(|name| amount_of(&host.host.capacity, name).0).chain([speed]).collect()
-        };
         let mut hosts = run.planner.candidates();
         let first = hosts.next();
-        let other = hosts.find(|host| first.is_some_and(|first| equal(&first) != equal(host)));
+        let other = hosts.find(|host| first.is_some_and(|first| first.host.speed != host.host.speed));
         match (first, other) {
             (Some(first), Some(other)) => {
-                refused(format!("hosts {} and {} differ in capacity or speed", first.host.id, other.host.id))
+                refused(format!("hosts {} and {} differ in speed", first.host.id, other.host.id))
             }
             _ => Ok(()),
         }
@@ -205,7 +202,7 @@ fn problem(run: &Run<'_>, names: &[ResourceName], requests: &[usize]) -> Problem
     };
     let offset = |time: Time| time.0.saturating_sub(run.origin.0).clamp(-NEVER, NEVER);
     let host = run.planner.candidates().next();
-    let capacity = vector(&|name| host.map_or(Amount::ZERO, |host| amount_of(&host.host.capacity, name)));
+    let capacity = |candidate: Candidate<'_>| vector(&|name| amount_of(&candidate.host.capacity, name));
     let taken = |candidate: Candidate<'_>| {
         let occupancies = candidate.schedule.occupancies().flat_map(|(_, occupancy)| occupancy.steps());
         let mut times: Vec<Time> = occupancies.map(|(time, _)| time).collect();
@@ -234,7 +231,7 @@ fn problem(run: &Run<'_>, names: &[ResourceName], requests: &[usize]) -> Problem
         })
     };
     Problem {
-        capacity,
+        hosts: run.planner.candidates().map(capacity).collect(),
         taken: run.planner.candidates().map(taken).collect(),
         jobs: requests.iter().filter_map(job).collect(),
     }
