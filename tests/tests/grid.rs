@@ -38,6 +38,8 @@ mod molded;
 mod money;
 #[path = "grid/page.rs"]
 mod page;
+#[path = "grid/peers.rs"]
+mod peers;
 #[path = "grid/pictures.rs"]
 mod pictures;
 #[path = "grid/reach.rs"]

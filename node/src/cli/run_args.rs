@@ -7,7 +7,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, ValueEnum};
 
 use super::{grid_args::KeyArgs, request_args::RequestArgs};
-use crate::text::time::parse_duration;
+use crate::{run::peers::order::PeerPort, text::time::parse_duration};
 
 /// Which seats get the standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -54,6 +54,9 @@ pub struct RunArgs {
     /// A variable of the command's environment; without a value that of this one; may be repeated
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
+    /// Let the seats reach each other at this port, or only the seat of this rank; KOLO_HOSTS names their addresses; may be repeated
+    #[arg(long, value_name = "[RANK:]PORT")]
+    pub port: Vec<PeerPort>,
     /// Directory that the command starts in, at the sites; relative to its own scratch directory
     #[arg(long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,

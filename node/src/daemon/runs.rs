@@ -55,7 +55,7 @@ pub fn site(
     let has_keepers = terms.is_some() || root.exists();
     let keepers = has_keepers.then(|| Keepers::open(&root)).transpose().map_err(DaemonError::Runs)?;
     let runner = (keepers.map(Arc::new), terms);
-    let here = (discovery.site_id().clone(), grid.id.clone());
+    let here = (discovery, grid.id.clone());
     let audit = Arc::new(AuditLog::at(data_dir.path()));
     Ok((Arc::new(RunSite::new(here, (ledger.clone(), usable.clone()), clock, audit.clone(), runner)), audit))
 }

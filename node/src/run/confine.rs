@@ -199,6 +199,11 @@ impl Confinement {
         }
     }
 
+    /// Whether commands share the network of the machine.
+    pub fn is_on_network(&self) -> bool {
+        self.runner == Runner::None || self.has_network
+    }
+
     /// The limits of a command's cgroup.
     pub fn limits(&self) -> Limits {
         let processes_max = self.processes_max.saturating_add(SANDBOX_PROCESSES);

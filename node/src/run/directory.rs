@@ -7,6 +7,7 @@ use std::{
     fs,
     fs::File,
     io::{self, Write as _},
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -50,8 +51,21 @@ pub struct Task {
     /// The store with the files of the order, where it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<PathBuf>,
+    /// Where the seats of the run are reached from this one, by rank; nowhere when they are not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<Ipv4Addr>,
     /// How the command is confined.
     pub confinement: Confinement,
+}
+
+impl Task {
+    /// The names by which the command reaches the seats of the run, by rank: addresses where there are any.
+    pub fn hosts(&self) -> Vec<String> {
+        match self.addresses.as_slice() {
+            [] => self.order.hosts.clone(),
+            addresses => addresses.iter().map(ToString::to_string).collect(),
+        }
+    }
 }
 
 /// A process: the one that became the command, or a keeper.

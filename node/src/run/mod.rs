@@ -14,6 +14,7 @@ pub mod keeper;
 pub mod keepers;
 pub mod opening;
 pub mod order;
+pub mod peers;
 mod processes;
 mod removal;
 pub mod site;

@@ -51,7 +51,7 @@ impl Statement for AttachOrder {
     const TEXT_BYTES_MAX: usize = 4 * 1024;
 }
 
-/// What a stream is opened for; signed by the user of the reservation.
+/// What a stream is opened for; signed by the user of the reservation where it is a user's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Opening {
     /// A [`RunOrder`]: starts the run, or comes back to it when it was started.
@@ -60,6 +60,26 @@ pub enum Opening {
     Attach(SignedText),
     /// A [`FilesOrder`].
     Files(SignedText),
+    /// What a node wants for a seat of its own: no user opens it.
+    Peer(PeerOpening),
+}
+
+/// A connection from one seat of a run to another one. The site that asks is proven by its connection, and the site that is asked has both
+/// seats in the order that the user has signed for its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerOpening {
+    /// The user of the run.
+    pub user: PublicKey,
+    /// The reservation.
+    pub request: RequestId,
+    /// Which run.
+    pub run: RunNumber,
+    /// The seat of the site that asks.
+    pub from: SeatNumber,
+    /// The seat that is to be reached.
+    pub to: SeatNumber,
+    /// The port there.
+    pub port: u16,
 }
 
 /// What a user hands to the entry point.
@@ -204,6 +224,9 @@ pub enum OpeningError {
     /// No site could do this with files.
     #[error(transparent)]
     Files(#[from] FilesOrderError),
+    /// It is not a user's to open.
+    #[error("only the node of a seat opens this")]
+    OfNode,
     /// It is for another site or grid.
     #[error("it is for site {site} of grid {grid}")]
     Elsewhere {
@@ -257,6 +280,7 @@ impl Opening {
                 order.check()?;
                 Ok((text.author, Wish::Files(order)))
             }
+            Opening::Peer(_) => Err(OpeningError::OfNode),
         }
     }
 
@@ -337,6 +361,7 @@ pub mod tests {
             }
             let text = match read {
                 Opening::Start(text) | Opening::Attach(text) | Opening::Files(text) => text,
+                Opening::Peer(_) => panic!("nobody has signed it"),
             };
             let forged = SignedText { text: text.text.replace("\"seat\":2", "\"seat\":3"), ..text.clone() };
             assert!(Opening::Start(forged.clone()).open().is_err() && Opening::Attach(forged).open().is_err());
@@ -364,6 +389,19 @@ pub mod tests {
             let plain = wire::encode(&FromUser::Signed(opening)).unwrap();
             assert_eq!(plain, [&[0][..], &bytes].concat());
         }
+        let user = PublicKey::of(&key);
+        let peer = Opening::Peer(PeerOpening {
+            user,
+            request: attach().request,
+            run: RunNumber(300),
+            from: SeatNumber(1),
+            to: SeatNumber(2),
+            port: 29500,
+        });
+        let bytes = wire::encode(&peer).unwrap();
+        assert_eq!(bytes, [&[3][..], &wire::encode(&user).unwrap(), b"\x01r\xfb\x2c\x01\x01\x02\xfb\x3c\x73"].concat());
+        assert_eq!(Opening::read(&bytes).unwrap(), peer);
+        assert!(matches!(peer.open(), Err(OpeningError::OfNode)), "a user cannot have it passed on");
         let get = files(FilesWish::Get { patterns: vec!["a".to_owned()], forgets: false });
         let wishes = [(Wish::Start(Box::new(order(&["true"]))), 1), (Wish::Attach(attach()), 2), (Wish::Files(get), 3)];
         for (wish, number) in wishes {

@@ -12,7 +12,11 @@ use broker::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{files::manifest::ChunkHash, frame::TerminalSize};
+use super::{
+    files::manifest::ChunkHash,
+    frame::TerminalSize,
+    peers::order::{PeerSeat, Peers, PeersError},
+};
 
 /// Most bytes of command, environment and hosts together, as the operating system counts them: each text with a byte behind it.
 pub const TEXTS_BYTES_MAX: usize = 1024 * 1024;
@@ -54,6 +58,9 @@ pub struct RunOrder {
     pub rank: u32,
     /// The names by which the seats of this run reach each other, in the order of their ranks.
     pub hosts: Vec<String>,
+    /// Which of them reach each other at which ports, where any do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peers: Option<Peers>,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// What is in its environment beside what the site sets.
@@ -129,6 +136,9 @@ pub enum OrderError {
     /// A host's name would break the list of hosts.
     #[error("{0:?} cannot name a host")]
     Host(String),
+    /// The seats cannot reach each other like this.
+    #[error(transparent)]
+    Peers(#[from] PeersError),
     /// A terminal without lines or columns.
     #[error("a terminal of {} lines and {} columns", .0.rows, .0.columns)]
     Terminal(TerminalSize),
@@ -145,6 +155,10 @@ impl RunOrder {
         }
         self.check_variables()?;
         self.check_hosts()?;
+        if let Some(peers) = &self.peers {
+            let own = PeerSeat { site: self.site.clone(), seat: self.seat };
+            peers.check((self.rank, &own), self.hosts.len())?;
+        }
         for (number, argument) in (0..).zip(&self.command) {
             check_text(|| format!("argument {number}"), argument, TEXT_BYTES_MAX)?;
         }
@@ -221,7 +235,7 @@ pub mod tests {
     use broker::trust::{SignedText, testing};
     use expect_test::expect;
 
-    use super::*;
+    use super::{super::peers::order::tests::peers, *};
 
     /// An order of a command that needs nothing.
     pub fn order(command: &[&str]) -> RunOrder {
@@ -233,6 +247,7 @@ pub mod tests {
             run: RunNumber(1),
             rank: 1,
             hosts: vec!["a".to_owned(), "b".to_owned()],
+            peers: None,
             command: command.iter().map(|&text| text.to_owned()).collect(),
             environment: BTreeMap::new(),
             directory: None,
@@ -258,6 +273,7 @@ pub mod tests {
     #[test]
     fn an_order_is_signed_as_other_versions_read_it() {
         let order = RunOrder {
+            peers: Some(peers()),
             environment: BTreeMap::from([("LANG".to_owned(), "C".to_owned())]),
             directory: Some("work".to_owned()),
             terminal: Some(TerminalSize { rows: 24, columns: 80 }),
@@ -265,7 +281,7 @@ pub mod tests {
         };
         expect![[r#"
             kolo-run/1
-            {"grid":"test","site":"s","request":"r","seat":2,"run":1,"rank":1,"hosts":["a","b"],"command":["echo","ü"],"environment":{"LANG":"C"},"directory":"work","terminal":{"rows":24,"columns":80},"has_stdin":false,"issued":1000,"expires":1060,"nonce":"n"}"#]]
+            {"grid":"test","site":"s","request":"r","seat":2,"run":1,"rank":1,"hosts":["a","b"],"peers":{"seats":[{"site":"x","seat":0},{"site":"s","seat":2}],"ports":[{"rank":0,"port":29500},{"port":4000}]},"command":["echo","ü"],"environment":{"LANG":"C"},"directory":"work","terminal":{"rows":24,"columns":80},"has_stdin":false,"issued":1000,"expires":1060,"nonce":"n"}"#]]
         .assert_eq(&SignedText::text_of(&order).unwrap());
         let signed = SignedText::sign(&order, &testing::key(1)).unwrap();
         assert_eq!(signed.open::<RunOrder>(), Ok(order));

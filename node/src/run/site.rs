@@ -18,7 +18,7 @@ use broker::{
     time::{Span, Time},
     trust::PublicKey,
 };
-use discovery::{RunAsked, RunInbound, RunStream, opening::Answer};
+use discovery::{Discovery, RunAsked, RunInbound, RunStream, opening::Answer};
 use tokio::{
     net::UnixStream,
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -36,6 +36,10 @@ use super::{
     },
     keepers::{KeptRun, RunState},
     opening::{Opening, Wish},
+    peers::{
+        forward::{Bound, Forwarders, Target},
+        order::Peers,
+    },
 };
 use crate::{
     runtime::{
@@ -109,6 +113,8 @@ pub struct RunSite {
     terms: Option<RunTerms>,
     /// Places for connections of users to runs, here and elsewhere.
     places: Arc<Semaphore>,
+    /// What carries connections between seats.
+    forwarders: Arc<Forwarders>,
     /// What was started, until it is known to be over.
     started: Mutex<BTreeMap<RunId, Watched>>,
 }
@@ -116,16 +122,21 @@ pub struct RunSite {
 impl RunSite {
     /// Runs of `site` in `grid`; what is left of earlier ones is ended too where nothing may start.
     pub fn new(
-        (site, grid): (SiteId, String),
+        (discovery, grid): (&Discovery, String),
         (ledger, usable): (SharedLedger, Usable),
         clock: Clock,
         audit: Arc<AuditLog>,
         (keepers, terms): (Option<Arc<Keepers>>, Option<RunTerms>),
     ) -> RunSite {
         let known = keepers.as_ref().map(|keepers| keepers.list()).transpose().unwrap_or_default();
-        let started = known.into_iter().flatten().map(|run| (RunId::of(&run.task), Watched::of(&run.task))).collect();
+        let known: Vec<KeptRun> = known.into_iter().flatten().collect();
+        let forwarders = Arc::new(Forwarders::new(discovery.clone()));
+        let goes_on = |run: &&KeptRun| !matches!(run.state, RunState::Ended(_));
+        known.iter().filter(goes_on).for_each(|run| forwarders.resume(&run.task));
+        let started = known.iter().map(|run| (RunId::of(&run.task), Watched::of(&run.task))).collect();
+        let site = discovery.site_id().clone();
         let (places, started) = (Arc::new(Semaphore::new(STREAMS_MAX)), Mutex::new(started));
-        RunSite { site, grid, ledger, usable, clock, audit, keepers, terms, places, started }
+        RunSite { site, grid, ledger, usable, clock, audit, keepers, terms, places, forwarders, started }
     }
 
     /// The keepers, where anything runs or has run.
@@ -171,6 +182,7 @@ impl RunSite {
         };
         let ended = match opened {
             Opened::Run(keeper) => connect(asked, keeper).await,
+            Opened::Peer(target) => target.serve(asked).await,
             Opened::Files(work, forgotten) => self.serve_files(asked, &work, forgotten).await,
         };
         if let Err(error) = ended {
@@ -191,6 +203,9 @@ impl RunSite {
     fn open(&self, opening: &[u8], from: &SiteId) -> Result<Opened, Answer> {
         let refused = |why: &dyn std::fmt::Display| Answer::Refused(why.to_string());
         let opening = Opening::read(opening).map_err(|error| refused(&error))?;
+        if let Opening::Peer(wanted) = &opening {
+            return self.forwarders.target(wanted, from).map(Opened::Peer);
+        }
         let now = self.clock.now().utc;
         let (user, wish) = opening.open_at(&self.site, &self.grid, now).map_err(|error| refused(&error))?;
         let Some(keepers) = &self.keepers else { return Err(nothing_runs()) };
@@ -296,7 +311,9 @@ impl RunSite {
         if order.files.is_some_and(|manifest| !stores.has(&user, &order.request, &manifest)) {
             return Err(Answer::Refused("the files of the order are not at this site; send them first".to_owned()));
         }
+        let bound = order.peers.as_ref().map(|peers| listen(terms, peers, order.rank)).transpose()?;
         let task = Task {
+            addresses: bound.as_ref().map(|bound| bound.addresses.clone()).unwrap_or_default(),
             files: order.files.map(|_| stores.of(&user, &order.request)),
             order,
             user,
@@ -313,6 +330,9 @@ impl RunSite {
         };
         keepers.start(&task, now).map_err(|error| answer_of(&error))?;
         locked(&self.started).insert(id.clone(), Watched::of(&task));
+        if let Some(bound) = bound {
+            self.forwarders.open(&task, bound).map_err(|error| Answer::NotNow(error.to_string()))?;
+        }
         self.note("run", &id, from);
         keepers.connect(&id).map_err(|error| answer_of(&error))
     }
@@ -354,6 +374,10 @@ impl RunSite {
 
     /// Tells keepers what has become of the seats of what runs. What could not be told is told by a later sweep.
     fn sweep(self: &Arc<RunSite>) {
+        if let Some(keepers) = self.keepers.clone().filter(|_| !self.forwarders.is_idle()) {
+            let forwarders = Arc::clone(&self.forwarders);
+            tokio::task::spawn_blocking(move || forwarders.sweep(&keepers));
+        }
         let now = self.clock.now().utc;
         let mut started = locked(&self.started);
         started.retain(|_, watched| watched.deadline + REST_FOR > now);
@@ -403,6 +427,8 @@ impl RunSite {
 enum Opened {
     /// To this keeper.
     Run(std::os::unix::net::UnixStream),
+    /// To what listens on a seat.
+    Peer(Target),
     /// For files; the run is forgotten when they have come over.
     Files(Work, Option<RunId>),
 }
@@ -411,6 +437,16 @@ impl RunTerms {
     fn stores(&self) -> Stores {
         Stores::at(&self.files_in)
     }
+}
+
+/// What listens for the other seats of a run.
+fn listen(terms: &RunTerms, peers: &Peers, rank: u32) -> Result<Bound, Answer> {
+    if !terms.confinement.is_on_network() {
+        let why =
+            "the owner of this site gives commands no network (runner_network), so they reach no other seats (--port)";
+        return Err(Answer::Refused(why.to_owned()));
+    }
+    Bound::pick(peers, rank).map_err(|error| Answer::NotNow(format!("nothing can listen for the other seats: {error}")))
 }
 
 async fn connect(asked: RunAsked, keeper: std::os::unix::net::UnixStream) -> io::Result<()> {

@@ -94,11 +94,13 @@ impl Site {
             has_stdin: false,
             files: None,
             keeps_files: false,
+            peers: None,
             issued: now(),
             expires: now() + Span(600),
             nonce: "n".to_owned(),
         };
         Task {
+            addresses: Vec::new(),
             order,
             user: testing::public(1),
             host: HostId::new("a").unwrap(),

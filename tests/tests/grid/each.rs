@@ -8,10 +8,13 @@ use std::{
     time::Instant,
 };
 
-use end_to_end::{Node, binary, hosts, run, wait_until};
+use end_to_end::{Node, hosts, run, wait_until};
 use nix::sys::signal::Signal;
 
-use super::run_on_seats::{runner, shared};
+use super::{
+    peers::example,
+    run_on_seats::{runner, shared},
+};
 
 /// Eight hosts at three sites, that let users run commands and write to `shared`.
 fn three(shared: &Path) -> [Node; 3] {
@@ -41,12 +44,7 @@ fn file_of(directory: &Path, lines: &str) -> PathBuf {
 fn the_sweep_of_the_documentation_runs_a_hundred_tasks_over_eight_seats() {
     let directory = shared();
     let [first, _second, _third] = three(directory.path());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/sweep.sh").canonicalize().unwrap();
-    let program = binary("kolo");
-    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap_or_default());
-    let mut sweep = Command::new(script);
-    sweep.current_dir(directory.path()).env("PATH", path).env("KOLO_API", first.address());
-    let ended = run(sweep.env("KOLO_TOKEN_FILE", first.data().join("api.token")).stdin(Stdio::null()));
+    let ended = example(&first, "sweep.sh", directory.path());
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let results = fs::read_to_string(directory.path().join("sweep.txt")).unwrap();
     let found: Vec<(u32, u32, f64)> = results

@@ -25,7 +25,7 @@ pub fn runner() -> &'static [&'static str] {
 }
 
 /// Two sites with a host each, that let users run commands, as another user where the tests run as root, else in a sandbox. They may write to `shared`.
-fn two_with(shared: &Path) -> (Node, Node) {
+pub(super) fn two_with(shared: &Path) -> (Node, Node) {
     let paths = ["--runner-paths", shared.to_str().unwrap()];
     let runner = [runner(), &paths].concat();
     let first = Node::start("alpha", &hosts("a", 1), &runner);
@@ -46,7 +46,7 @@ pub fn shared() -> TempDir {
 }
 
 /// `kolo run` through a node, with these flags and behind them the command.
-fn kolo_run(node: &Node, flags: &[&str], command: &[&str]) -> Command {
+pub(super) fn kolo_run(node: &Node, flags: &[&str], command: &[&str]) -> Command {
     let mut kolo = node.command(&[]);
     kolo.arg("run").args(flags).arg("--").args(command).stdin(Stdio::null());
     kolo
@@ -57,7 +57,7 @@ fn on_both(node: &Node, flags: &[&str], script: &str) -> Ended {
     run(&mut kolo_run(node, &[&both, flags].concat(), &["sh", "-c", script]))
 }
 
-fn sorted(text: &str) -> Vec<&str> {
+pub(super) fn sorted(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines
@@ -84,6 +84,16 @@ fn one_command_runs_on_two_sites_and_ends_with_one_true_code() {
     assert!(first.log().contains("a stream to a run"), "the owner sees who runs what");
     let audit = fs::read_to_string(second.data().join("audit.jsonl")).unwrap();
     assert!(audit.contains("\"what\":\"run\""), "{audit}");
+}
+
+#[test]
+fn arguments_that_no_system_takes_are_refused_and_nothing_is_kept_for_them() {
+    let (first, second) = two();
+    let long = "x".repeat(100_000);
+    let ended = run(&mut kolo_run(&first, &["-N", "2", "--total", "cpu=5", "-t", "1h"], &[long.as_str(); 15]));
+    assert_eq!(ended.code, Some(64), "{ended:?}");
+    assert!(ended.err.contains("put the rest into a file"), "{}", ended.err);
+    wait_until("the hosts to be free", || first.bookings().len() + second.bookings().len(), |count| *count == 0);
 }
 
 #[test]

@@ -34,7 +34,12 @@ use crate::{
         run_args::{RunArgs, StdinTo},
         signing,
     },
-    run::{RunNumber, RunOrder, files::order::Patterns, opening::Wish},
+    run::{
+        RunNumber, RunOrder,
+        files::order::Patterns,
+        opening::Wish,
+        peers::order::{PeerPort, PeerSeat, Peers},
+    },
     runtime::clock::unix_ms,
     text::safe::safe,
 };
@@ -140,6 +145,7 @@ fn run_in(
     let command = each.map_or_else(|| args.command.clone(), |each| each.command());
     let directory = args.workdir.as_deref().map(workdir).transpose()?;
     let names = host_names(&hosts);
+    let peers = peers(&hosts, &args.port);
     let number = RunNumber(unix_ms());
     let order = |(rank, host): (u32, &&ReservedHost)| {
         let order = RunOrder {
@@ -150,6 +156,7 @@ fn run_in(
             run: number,
             rank,
             hosts: names.clone(),
+            peers: peers.clone(),
             command: command.clone(),
             environment: environment.clone(),
             directory: directory.clone(),
@@ -176,6 +183,12 @@ fn run_in(
         JobEnd::Over(code) if !args.fetch.is_empty() => JobEnd::Over(fetch(&courier, &hosts, args, code)),
         end => end,
     })
+}
+
+/// Who reaches whom, where anybody does.
+fn peers(hosts: &[&ReservedHost], ports: &[PeerPort]) -> Option<Peers> {
+    let seat = |host: &&ReservedHost| PeerSeat { site: host.site.clone(), seat: host.seat };
+    (!ports.is_empty()).then(|| Peers { seats: hosts.iter().map(seat).collect(), ports: ports.to_vec() })
 }
 
 fn workdir(path: &Path) -> Result<String, CliError> {

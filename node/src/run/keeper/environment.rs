@@ -22,7 +22,7 @@ pub fn mark(scratch: &Path) -> (&'static str, String) {
 /// Writes the list of hosts, one a line, as `mpirun` and `parallel` read it.
 pub fn write_hostfile(task: &Task, scratch: &Path) -> io::Result<File> {
     let mut file = File::options().write(true).create_new(true).open(scratch.join(HOSTFILE))?;
-    let lines: String = task.order.hosts.iter().flat_map(|host| [host, "\n"]).collect();
+    let lines: String = task.hosts().iter().flat_map(|host| [host, "\n"]).collect();
     file.write_all(lines.as_bytes())?;
     Ok(file)
 }
@@ -41,7 +41,7 @@ pub fn of(task: &Task, scratch: &Path) -> BTreeMap<String, String> {
         ("KOLO_RANK", order.rank.to_string()),
         ("KOLO_SIZE", order.hosts.len().to_string()),
         ("KOLO_REQUEST", order.request.as_str().to_owned()),
-        ("KOLO_HOSTS", order.hosts.join(",")),
+        ("KOLO_HOSTS", task.hosts().join(",")),
         mark(scratch),
     ];
     let mut all: BTreeMap<String, String> = defaults.map(|(name, value)| (name.to_owned(), value)).into();
