@@ -44,14 +44,27 @@ pub async fn send(stream: &mut (impl AsyncWrite + Unpin), opening: &[u8]) -> io:
 /// # Errors
 /// When the other side has gone, or claims more than [`OPENING_BYTES_MAX`].
 pub async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
-    let length = stream.read_u32().await?;
-    let bytes = usize::try_from(length).unwrap_or(usize::MAX);
-    if bytes > OPENING_BYTES_MAX {
-        return Err(too_long(bytes));
-    }
+    let bytes = receive_length(stream).await?;
+    receive_rest(stream, bytes).await
+}
+
+/// Hears how long the opening is that follows.
+///
+/// # Errors
+/// As for [`receive`].
+pub(super) async fn receive_length(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<usize> {
+    let bytes = usize::try_from(stream.read_u32().await?).unwrap_or(usize::MAX);
+    if bytes > OPENING_BYTES_MAX { Err(too_long(bytes)) } else { Ok(bytes) }
+}
+
+/// Hears an opening of so many bytes; unchecked.
+///
+/// # Errors
+/// As for [`receive`].
+pub(super) async fn receive_rest(stream: &mut (impl AsyncRead + Unpin), bytes: usize) -> io::Result<Vec<u8>> {
     let mut opening = Vec::new();
     // It grows with what comes.
-    stream.take(u64::from(length)).read_to_end(&mut opening).await?;
+    stream.take(bytes as u64).read_to_end(&mut opening).await?;
     if opening.len() < bytes { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(opening) }
 }
 

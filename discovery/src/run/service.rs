@@ -1,21 +1,22 @@
 //! Both ends of the opening of a stream between two nodes.
 //!
-//! Invariant: an opening has [`OPENING_TIMEOUT`] to arrive, and at most [`OPENINGS_MAX`] are being read at a time.
+//! Invariants: an opening has [`OPENING_TIMEOUT`] to arrive, and whoever lets it pass is blamed; at most [`OPENINGS_MAX`] large openings are
+//! being read at a time, and of one peer one, so that none keeps the others out.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use broker::ids::SiteId;
 use libp2p::{PeerId, Stream};
 use tokio::{
     sync::{
-        Semaphore,
+        Mutex, Semaphore,
         mpsc::{self, error::TrySendError},
         oneshot,
     },
     task::JoinSet,
     time,
 };
-use tokio_util::compat::FuturesAsyncReadCompatExt as _;
+use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt as _};
 use tracing::debug;
 
 use super::{
@@ -25,6 +26,7 @@ use super::{
     stream::RunStream,
 };
 use crate::{
+    admission::Offence,
     clock::millis,
     command::AskError,
     core::Core,
@@ -33,12 +35,14 @@ use crate::{
     wire::WireRequest,
 };
 
-/// How long an opening may take to arrive.
+/// How long an opening may take to arrive, and how long a large one may wait before that until it is its turn.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a site may take to say whether it takes a stream: it may have to start something first.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// Openings that are being read.
+/// Large openings that are being read.
 const OPENINGS_MAX: usize = 8;
+/// Largest opening that is read without a turn: as many as there are streams take little memory.
+const SMALL_BYTES_MAX: usize = 64 << 10;
 /// Bytes in each direction that wait between the two ends of a stream within the node.
 const OWN_WINDOW: usize = 256 << 10;
 
@@ -124,32 +128,52 @@ impl Runs {
     /// Takes the openings of others, and hands them to the node.
     pub(crate) async fn serve(self: Arc<Runs>, mut asked: mpsc::Receiver<Opened>) {
         let mut tasks = JoinSet::new();
+        // The turn of each peer whose openings are being read.
+        let mut turns = BTreeMap::<PeerId, Arc<Mutex<()>>>::new();
         while let Some(Opened { peer, stream }) = asked.recv().await {
             while tasks.try_join_next().is_some() {}
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
             // Dropping a stream resets it. This also bounds the tasks.
             if let Some(open) = self.core.shared().runs.take(peer) {
-                let runs = Arc::clone(&self);
-                tasks.spawn(async move { runs.take(peer, stream, open).await });
+                let (runs, turn) = (Arc::clone(&self), Arc::clone(turns.entry(peer).or_default()));
+                tasks.spawn(async move { runs.take(peer, stream, (open, turn)).await });
             }
         }
     }
 
-    async fn take(&self, peer: PeerId, stream: Stream, open: OpenStream) {
+    async fn take(&self, peer: PeerId, stream: Stream, (open, turn): (OpenStream, Arc<Mutex<()>>)) {
         // Throttled as everything else until the node has taken it.
         let mut stream = stream.compat();
-        let opening = async {
-            // Closed never: the semaphore lives as long as this.
-            let _turn = self.openings.acquire().await.ok();
-            opening::receive(&mut stream).await
-        };
-        match time::timeout(OPENING_TIMEOUT, opening).await {
-            Ok(Ok(opening)) => {
-                if let Some(from) = site_of_peer(&peer) {
-                    self.offer(from, opening, RunStream::of_peer(stream.into_inner(), open)).await;
+        let Some(from) = site_of_peer(&peer) else { return };
+        match self.receive(&mut stream, &turn).await {
+            Ok(Some(opening)) => {
+                drop(turn);
+                self.offer(from, opening, RunStream::of_peer(stream.into_inner(), open)).await;
+            }
+            Ok(None) => debug!(%peer, "too many large openings are being read"),
+            Err(error) => {
+                debug!(%peer, %error, "a stream that was not opened as it should");
+                match error.kind() {
+                    io::ErrorKind::TimedOut => self.core.blame(&from, Offence::SlowRequest),
+                    io::ErrorKind::InvalidData => self.core.blame(&from, Offence::InvalidRequest),
+                    _ => {}
                 }
             }
-            cut => debug!(%peer, ?cut, "a stream that was not opened as it should"),
         }
+    }
+
+    /// An opening; none when it is large and its turn has not come.
+    async fn receive(&self, stream: &mut Compat<Stream>, own_turn: &Mutex<()>) -> io::Result<Option<Vec<u8>>> {
+        let bytes = time::timeout(OPENING_TIMEOUT, opening::receive_length(stream)).await??;
+        if bytes <= SMALL_BYTES_MAX {
+            return time::timeout(OPENING_TIMEOUT, opening::receive_rest(stream, bytes)).await?.map(Some);
+        }
+        let turn = async {
+            let own = own_turn.lock().await;
+            (own, self.openings.acquire().await)
+        };
+        let Ok(_turn) = time::timeout(OPENING_TIMEOUT, turn).await else { return Ok(None) };
+        time::timeout(OPENING_TIMEOUT, opening::receive_rest(stream, bytes)).await?.map(Some)
     }
 
     async fn offer(&self, from: SiteId, opening: Vec<u8>, stream: RunStream) {

@@ -6,9 +6,9 @@ mod peers;
 mod publisher;
 mod task;
 
-#[cfg(test)]
-pub(crate) use self::behaviour::BehaviourEvent;
 pub use self::behaviour::{DHT_PARALLEL, PING_EVERY, SetUpError, gossip_config};
+#[cfg(test)]
+pub(crate) use self::{behaviour::BehaviourEvent, task::Purpose};
 pub(crate) use self::{
     behaviour::{Behaviour, build_swarm},
     task::{StreamsAsked, SwarmTask},

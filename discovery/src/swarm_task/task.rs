@@ -540,7 +540,7 @@ impl SwarmTask {
 
 /// What a peer has opened a stream for.
 #[derive(Debug, Clone, Copy)]
-enum Purpose {
+pub(crate) enum Purpose {
     Link,
     Run,
 }

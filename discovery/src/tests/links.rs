@@ -9,7 +9,7 @@ use crate::{
     LinkError,
     identity::peer_of_site,
     streams::{Opened, Reply},
-    swarm_task::{BehaviourEvent, build_swarm},
+    swarm_task::{BehaviourEvent, Purpose, build_swarm},
     wire::{ASK_VERSIONS, WireAnswer},
 };
 
@@ -48,26 +48,27 @@ async fn two_sites_that_agree_measure_their_link() {
 }
 
 /// A peer that speaks the protocols and keeps to none of them.
-struct Stranger {
+pub(super) struct Stranger {
     site: SiteId,
-    open: mpsc::Sender<(PeerId, Reply)>,
+    open: mpsc::Sender<(Purpose, PeerId, Reply)>,
     asked: mpsc::Receiver<Opened>,
 }
 
 /// A stranger that is connected with `victim`.
-async fn stranger(victim: &Node) -> Stranger {
+pub(super) async fn stranger(victim: &Node) -> Stranger {
     let identity = Identity::generate().unwrap();
     let (config, _) = config(&identity);
     let key = identity.keypair().unwrap();
     let mut swarm = build_swarm(&key, &config, (ASK_VERSIONS, &Arc::default()), Arc::default()).unwrap();
     swarm.dial(victim.discovery.listen_addresses().remove(0)).unwrap();
-    let (open, mut opened) = mpsc::channel::<(PeerId, Reply)>(8);
+    let (open, mut opened) = mpsc::channel::<(Purpose, PeerId, Reply)>(8);
     let (hand_on, asked) = mpsc::channel(8);
     tokio::spawn(async move {
         loop {
             tokio::select! {
                 wanted = opened.recv() => match wanted {
-                    Some((peer, reply)) => swarm.behaviour_mut().link.open_stream(peer, reply),
+                    Some((Purpose::Link, peer, reply)) => swarm.behaviour_mut().link.open_stream(peer, reply),
+                    Some((Purpose::Run, peer, reply)) => swarm.behaviour_mut().run.open_stream(peer, reply),
                     None => return,
                 },
                 event = swarm.select_next_some() => match event {
@@ -90,15 +91,15 @@ async fn stranger(victim: &Node) -> Stranger {
 
 impl Stranger {
     /// A stream to the victim; none when it was refused.
-    async fn stream(&self, victim: &Node) -> Option<Stream> {
+    pub(super) async fn stream(&self, victim: &Node, purpose: Purpose) -> Option<Stream> {
         let (reply, stream) = oneshot::channel();
-        self.open.send((peer_of_site(victim.discovery.site_id()).unwrap(), reply)).await.unwrap();
+        self.open.send((purpose, peer_of_site(victim.discovery.site_id()).unwrap(), reply)).await.unwrap();
         stream.await.ok()
     }
 
     /// What the victim says to a wish for so many KiB.
     async fn ask(&self, victim: &Node, kib: u32) -> Option<(Stream, [u8; 3])> {
-        let mut stream = self.stream(victim).await?;
+        let mut stream = self.stream(victim, Purpose::Link).await?;
         let mut answer = [9; 3];
         stream.write_all(&kib.to_be_bytes()).await.ok()?;
         stream.flush().await.ok()?;

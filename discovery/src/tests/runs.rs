@@ -5,10 +5,11 @@ use tokio::{
     time::timeout,
 };
 
-use super::*;
+use super::{links::stranger, *};
 use crate::{
     AskError, RunError, RunInbound, RunStream,
     opening::{Answer, OPENING_BYTES_MAX},
+    swarm_task::Purpose,
 };
 
 fn over_tcp(config: &mut DiscoveryConfig) {
@@ -130,4 +131,35 @@ async fn who_refuses_is_heard_and_what_is_too_much_is_not_sent() {
     streams.pop();
     let refused = opener.discovery.open_run(&site, Vec::new()).await;
     assert_eq!(refused.unwrap_err(), RunError::NotNow("the node is stopping".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_end_its_openings_keeps_nobody_else_out_and_is_blamed() {
+    let mut victim = node_with(&[], |_| ()).await;
+    let honest = node_with(&victim.discovery.listen_addresses(), |_| ()).await;
+    eventually("they meet", || !honest.discovery.is_alone() && !victim.discovery.is_alone()).await;
+    let mut inbound = victim.inbound.take_runs().unwrap();
+    tokio::spawn(async move {
+        let mut taken = Vec::new();
+        while let Some(asked) = inbound.next().await {
+            taken.push(asked.accept().await);
+        }
+    });
+
+    let stalls = stranger(&victim).await;
+    let mut stalled = Vec::new();
+    while stalled.len() < 64 {
+        let mut stream = stalls.stream(&victim, Purpose::Run).await.unwrap();
+        // One half claims to be large.
+        let claimed: u32 = if stalled.len() % 2 == 0 { 1 << 20 } else { 16 };
+        futures::AsyncWriteExt::write_all(&mut stream, &claimed.to_be_bytes()).await.unwrap();
+        futures::AsyncWriteExt::flush(&mut stream).await.unwrap();
+        stalled.push(stream);
+    }
+    for bytes in [16, 1 << 20] {
+        let opening = honest.discovery.open_run(victim.discovery.site_id(), vec![1; bytes]);
+        let opened = timeout(Duration::from_secs(5), opening).await;
+        assert!(matches!(opened, Ok(Ok(_))), "{bytes}: {opened:?}");
+    }
+    eventually("those that stall to be blamed", || counter(&victim, Counter::Offences) >= 16).await;
 }
