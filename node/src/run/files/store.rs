@@ -3,28 +3,38 @@
 //! Invariants: what is read is what its hash says; the store takes no more than its bound, and leaves the disk room.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, Read as _},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, Weak},
 };
 
 use data_encoding::HEXLOWER;
 use nix::sys::statvfs::statvfs;
 
 use super::manifest::ChunkHash;
-use crate::trust::{TrustFileError, files, random_bytes};
+use crate::{
+    runtime::lock::locked,
+    trust::{TrustFileError, files, random_bytes},
+};
 
 /// Most bytes of one store.
 pub const STORE_BYTES_MAX: u64 = 16 << 30;
 /// What is left on the disk for everything else.
 const DISK_BYTES_LEFT: u64 = 1 << 30;
 
+/// Bytes that a store may still take, for all that have it open.
+type Room = Mutex<u64>;
+
+/// The rooms of the stores that this process has open: streams that fill one together have one bound.
+static ROOMS: Mutex<BTreeMap<PathBuf, Weak<Room>>> = Mutex::new(BTreeMap::new());
+
 /// Pieces on disk.
 #[derive(Debug)]
 pub struct ChunkStore {
     directory: PathBuf,
-    /// Bytes that it may still take.
-    room: u64,
+    room: Arc<Room>,
 }
 
 /// Why a piece cannot be kept or given.
@@ -57,12 +67,19 @@ impl ChunkStore {
     /// [`StoreError`].
     pub fn open(directory: &Path) -> Result<ChunkStore, StoreError> {
         files::open_directory(directory)?;
+        let mut rooms = locked(&ROOMS);
+        if let Some(room) = rooms.get(directory).and_then(Weak::upgrade) {
+            return Ok(ChunkStore { directory: directory.to_owned(), room });
+        }
+        rooms.retain(|_, room| room.strong_count() > 0);
         let mut taken = 0_u64;
         for entry in fs::read_dir(directory)? {
             // One that is gone again takes nothing.
             taken = taken.saturating_add(entry?.metadata().map_or(0, |found| found.len()));
         }
-        Ok(ChunkStore { directory: directory.to_owned(), room: STORE_BYTES_MAX.saturating_sub(taken) })
+        let room = Arc::new(Mutex::new(STORE_BYTES_MAX.saturating_sub(taken)));
+        rooms.insert(directory.to_owned(), Arc::downgrade(&room));
+        Ok(ChunkStore { directory: directory.to_owned(), room })
     }
 
     /// Whether the piece is there.
@@ -75,7 +92,7 @@ impl ChunkStore {
     /// # Errors
     /// [`StoreError::Full`] or [`StoreError::DiskFull`].
     pub fn has_room_for(&self, bytes: u64) -> Result<(), StoreError> {
-        if bytes > self.room {
+        if bytes > *locked(&self.room) {
             return Err(StoreError::Full);
         }
         let disk = statvfs(&self.directory).map_err(io::Error::from)?;
@@ -94,13 +111,25 @@ impl ChunkStore {
         if self.has(hash) {
             return Ok(());
         }
-        self.has_room_for(bytes.len() as u64)?;
+        let length = bytes.len() as u64;
+        self.has_room_for(length)?;
+        {
+            // Others may have taken it since.
+            let mut room = locked(&self.room);
+            *room = room.checked_sub(length).ok_or(StoreError::Full)?;
+        }
+        self.write(hash, bytes).inspect_err(|_| *locked(&self.room) += length)
+    }
+
+    fn write(&self, hash: &ChunkHash, bytes: &[u8]) -> Result<(), StoreError> {
         // Another stream may bring the same piece at the same time.
         let new = self.directory.join(format!("new-{}", HEXLOWER.encode(&random_bytes::<8>()?)));
-        fs::write(&new, bytes)?;
-        fs::rename(&new, self.file(hash))?;
-        self.room = self.room.saturating_sub(bytes.len() as u64);
-        Ok(())
+        let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, self.file(hash)));
+        if written.is_err() {
+            // A disk that is full keeps no half of it. What cannot be removed goes with the store.
+            let _ = fs::remove_file(&new);
+        }
+        Ok(written?)
     }
 
     /// A piece. One that is damaged is forgotten, so that it is sent again.
@@ -139,9 +168,24 @@ mod tests {
         assert!(matches!(store.read(&hash), Err(StoreError::Missing)));
         store.put(&hash, b"x").unwrap();
         let store = ChunkStore::open(&directory.path().join("s")).unwrap();
-        assert_eq!((store.read(&hash).unwrap(), store.room), (b"x".to_vec(), STORE_BYTES_MAX - 1));
+        assert_eq!((store.read(&hash).unwrap(), *locked(&store.room)), (b"x".to_vec(), STORE_BYTES_MAX - 1));
         fs::write(store.file(&hash), b"damaged").unwrap();
         assert!(matches!(store.read(&hash), Err(StoreError::Missing)) && !store.has(&hash));
         assert!(matches!(store.has_room_for(STORE_BYTES_MAX), Err(StoreError::Full)));
+    }
+
+    #[test]
+    fn those_who_fill_a_store_together_have_one_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || ChunkStore::open(&directory.path().join("s")).unwrap();
+        let (mut first, mut second) = (open(), open());
+        *locked(&first.room) = 3;
+        first.put(&ChunkHash::of(b"ab"), b"ab").unwrap();
+        assert!(matches!(second.put(&ChunkHash::of(b"cd"), b"cd"), Err(StoreError::Full)));
+        second.put(&ChunkHash::of(b"e"), b"e").unwrap();
+        second.put(&ChunkHash::of(b"ab"), b"ab").unwrap();
+        assert!(matches!(first.has_room_for(1), Err(StoreError::Full)));
+        drop((first, second));
+        assert_eq!(*locked(&open().room), STORE_BYTES_MAX - 3, "counted anew when nobody has it open");
     }
 }
