@@ -119,9 +119,14 @@ pub async fn end_running(
     let (ids, views): (Vec<RunId>, Vec<RunningView>) = found.into_iter().unzip();
     if let Some(keepers) = state.run_site.keepers().cloned() {
         let why = query.reason.unwrap_or_else(|| "the owner needs the machine".to_owned());
-        on_disk(move || ids.iter().try_for_each(|id| end(&keepers, id, &why))).await?;
+        on_disk(move || for_all(&ids, |id| end(&keepers, id, &why))).await?;
     }
     Ok((About::of(&request), Json(RunningList { running: views })))
+}
+
+/// Does something for all, whether or not it fails for some; the first error.
+fn for_all<T, E>(all: &[T], each: impl FnMut(&T) -> Result<(), E>) -> Result<(), E> {
+    all.iter().map(each).fold(Ok(()), Result::and)
 }
 
 fn end(keepers: &Keepers, id: &RunId, why: &str) -> Result<(), RunError> {
@@ -129,5 +134,21 @@ fn end(keepers: &Keepers, id: &RunId, why: &str) -> Result<(), RunError> {
         // It has ended by itself meanwhile.
         Err(RunError::Over | RunError::Unknown) => Ok(()),
         ended => ended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_told_and_the_first_error_is_reported() {
+        let mut told = Vec::new();
+        let done = for_all(&[1, 2, 3, 4], |id| {
+            told.push(*id);
+            if id % 2 == 0 { Err(*id) } else { Ok(()) }
+        });
+        assert_eq!((done, told), (Err(2), vec![1, 2, 3, 4]));
+        assert_eq!(for_all(&[], |_: &u32| Err(())), Ok(()));
     }
 }
