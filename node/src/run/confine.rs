@@ -131,6 +131,14 @@ pub enum ConfineError {
         "runner = \"none\": commands would run as the node's own user, who reads its keys: run the node as root with runner_user, or set runner = \"bubblewrap\""
     )]
     NeedsUser,
+    /// A directory for commands is not there.
+    #[error("runner_paths: {path}: {source}; make the directory, or leave it out", path = .path.display())]
+    NoPath {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// Nothing would close files to commands.
     #[error("runner = \"none\": this kernel has no Landlock (Linux 5.13, lsm=landlock): set runner = \"bubblewrap\"")]
     NoLandlock,
@@ -172,6 +180,12 @@ impl Confinement {
     /// [`ConfineError`], which says what to do.
     pub fn check(&self) -> Result<Vec<String>, ConfineError> {
         let user = self.user()?;
+        for path in &self.paths {
+            let no_path = |source| ConfineError::NoPath { path: path.clone(), source };
+            if !std::fs::metadata(path).map_err(no_path)?.is_dir() {
+                return Err(no_path(std::io::ErrorKind::NotADirectory.into()));
+            }
+        }
         let mut misses = match self.runner {
             // The same user could talk to keepers and read keys, whatever files are closed.
             Runner::None if user.is_none() => return Err(ConfineError::NeedsUser),
@@ -297,6 +311,16 @@ impl Confinement {
         candidates.find(|file| file.is_file()).map(Some).ok_or(ConfineError::NoBubblewrap)
     }
 
+    /// Whether a command may learn of a file, in whose place a link may be: in a sandbox only what lies below what it shows.
+    pub fn shows(&self, scratch: &Path, file: &Path) -> bool {
+        if self.runner == Runner::None {
+            return true;
+        }
+        let shown = SYSTEM.map(Path::new).into_iter().chain(self.paths.iter().map(PathBuf::as_path)).chain([scratch]);
+        let mut shown = shown.filter_map(|path| path.canonicalize().ok());
+        file.canonicalize().is_ok_and(|file| shown.any(|path| file.starts_with(path)))
+    }
+
     /// The words of the sandbox before a command, which starts in `directory`.
     pub fn wrapped(&self, scratch: &Path, directory: &Path) -> Vec<std::ffi::OsString> {
         if self.runner == Runner::None {
@@ -336,10 +360,7 @@ impl Confinement {
     /// Makes a sandbox around nothing, as the user that commands run as.
     fn try_sandbox(&self) -> Result<(), ConfineError> {
         use std::os::unix::process::CommandExt as _;
-        let wrapped = self.wrapped(Path::new("/usr"), Path::new("/"));
-        // Not the directories of the owner: whether they are there is another question.
-        let plain = Confinement { paths: Vec::new(), ..self.clone() }.wrapped(Path::new("/usr"), Path::new("/"));
-        let words = if self.paths.is_empty() { wrapped } else { plain };
+        let words = self.wrapped(Path::new("/usr"), Path::new("/"));
         let Some(sandbox) = self.sandbox()? else { return Ok(()) };
         let mut command = Command::new(sandbox);
         command.args(words).arg("true").env_clear().current_dir("/");

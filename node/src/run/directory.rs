@@ -66,6 +66,13 @@ impl Task {
             addresses => addresses.iter().map(ToString::to_string).collect(),
         }
     }
+
+    /// The end of a run that no keeper has prepared until `now_ms` and that was never started, when it is too late for it.
+    pub fn missed(&self, now_ms: u64) -> Option<End> {
+        let is_over = |end: Time| u64::try_from(end.0).unwrap_or(0).saturating_mul(1000) <= now_ms;
+        let why = "it was not started while its order held: its keeper had ended";
+        (is_over(self.order.expires) || is_over(self.deadline)).then(|| End::Failed(why.to_owned()))
+    }
 }
 
 /// A process: the one that became the command, or a keeper.

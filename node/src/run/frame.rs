@@ -80,10 +80,12 @@ pub enum End {
     WindowEnded,
     /// The owner of the machine ended it, and said this.
     Owner(String),
-    /// The site could not run it, or not go on with it, for this reason.
+    /// The site could not run it, for this reason: nothing of it has run.
     Failed(String),
     /// It was started, and what became of it is lost with its keeper. It is not run again.
     Lost,
+    /// It was started, and the site could not go on with it, for this reason.
+    Broken(String),
 }
 
 /// What a keeper sends.
@@ -119,7 +121,7 @@ pub enum FromKeeper {
         /// The number of bytes.
         offset: u64,
     },
-    /// Nothing happened for a while, and the keeper is there.
+    /// Everything that is kept was sent so far: said the first time that it is so, and then when nothing happens for a while.
     Heartbeat,
     /// The run is over, and all of its output that is kept was sent. The last frame.
     Ended(End),
@@ -272,6 +274,7 @@ mod tests {
             End::Owner("no".to_owned()),
             End::Failed("no".to_owned()),
             End::Lost,
+            End::Broken("no".to_owned()),
         ];
         let output = Output::Stderr;
         let others = [
@@ -319,6 +322,7 @@ mod tests {
             Ended(Owner("no")): \x00\x00\x00\x05\x06\x04\x02no
             Ended(Failed("no")): \x00\x00\x00\x05\x06\x05\x02no
             Ended(Lost): \x00\x00\x00\x02\x06\x06
+            Ended(Broken("no")): \x00\x00\x00\x05\x06\x07\x02no
             Attach { from_stdout: 1, from_stderr: 300 }: \x00\x00\x00\x05\x00\x01\xfb,\x01
             Go: \x00\x00\x00\x01\x01
             Stdin { offset: 2, data: b"x" }: \x00\x00\x00\x04\x02\x02\x01x

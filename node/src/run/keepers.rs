@@ -44,7 +44,7 @@ use super::{
     removal::remove_tree,
 };
 use crate::{
-    runtime::lock::locked,
+    runtime::{clock::unix_ms, lock::locked},
     trust::{TrustFileError, files},
 };
 
@@ -263,6 +263,10 @@ impl Keepers {
                 let mut started = locked(&self.started);
                 match dial(&directory) {
                     Ok(stream) => stream,
+                    // Its socket must not be taken from it: it could not be reached again.
+                    Err(error) if is_kept(&directory)? => {
+                        return Err(system("its keeper cannot be reached now")(error));
+                    }
                     Err(_) => {
                         started.push(self.spawn(&directory)?);
                         dial(&directory).map_err(system("its keeper cannot be reached"))?
@@ -285,6 +289,12 @@ impl Keepers {
             Err(DirectoryError::NoTask(_)) => Err(RunError::Unknown),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether the end of a run is on disk, or the run is forgotten.
+    pub fn has_ended(&self, id: &RunId) -> bool {
+        let directory = self.directory(id);
+        directory.file("ended").exists() || !directory.file("task").exists()
     }
 
     /// The directory that a run works in, and whom it belongs to when that is not this process's user.
@@ -537,6 +547,8 @@ fn state_of(directory: &RunDirectory) -> Result<RunState, DirectoryError> {
         Some(started) if is_kept => RunState::Running { pid: started.pid },
         // Its keeper may have ended between the two looks.
         Some(_) => RunState::Ended(directory.ended()?.unwrap_or(End::Lost)),
-        None => RunState::Waiting,
+        None if is_kept => RunState::Waiting,
+        // A keeper that is started now would not run it either.
+        None => directory.task()?.missed(unix_ms()).map_or(RunState::Waiting, RunState::Ended),
     })
 }

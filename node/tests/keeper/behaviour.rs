@@ -52,6 +52,73 @@ async fn nothing_runs_before_the_word() {
 }
 
 #[tokio::test]
+async fn an_order_that_the_site_took_in_time_starts_whenever_all_are_ready() {
+    let site = Site::new();
+    let task = site.task(&["true"]);
+    let expires = now() + Span(10);
+    let id = site.start(&Task { order: RunOrder { expires, ..task.order }, ..task });
+    let mut user = site.attach(&id, [0; 2]).await;
+    user.until(|_, frame| *frame == FromKeeper::Ready).await;
+    until("the order to expire", || now() > expires).await;
+    user.send(&ToKeeper::Go).await;
+    assert_eq!(user.end().await, End::Code(0));
+}
+
+#[tokio::test]
+async fn a_run_whose_keeper_is_killed_before_the_word_is_over_with_its_order() {
+    let site = Site::new();
+    let mark = site.directory.path().join("open/mark");
+    let task = site.task(&["touch", mark.to_str().unwrap()]);
+    let id = site.start(&task);
+    let mut user = site.attach(&id, [0; 2]).await;
+    user.until(|_, frame| *frame == FromKeeper::Ready).await;
+    kill(site.pid_in("lock"), Signal::SIGKILL).unwrap();
+    assert_eq!(site.state(), Some(RunState::Waiting), "its user may come back for it");
+    let file = site.only_run().join("task");
+    let (text, expires) = (fs::read_to_string(&file).unwrap(), task.order.expires.0);
+    fs::write(&file, text.replace(&format!("\"expires\":{expires}"), "\"expires\":1")).unwrap();
+    until("its keeper to be gone", || site.state() != Some(RunState::Waiting)).await;
+    let state = site.state();
+    assert!(matches!(state, Some(RunState::Ended(End::Failed(_)))), "{state:?}");
+    assert!(matches!(site.keepers.end(&id, "away with it"), Err(RunError::Over)));
+    let mut user = site.attach(&id, [0; 2]).await;
+    user.send(&ToKeeper::Go).await;
+    let end = user.end().await;
+    assert!(matches!(end, End::Failed(_)) && !mark.exists(), "{end:?}");
+}
+
+#[tokio::test]
+async fn a_keeper_that_lives_is_not_robbed_of_its_socket() {
+    let site = Site::new();
+    let id = site.start(&site.task(&["sleep", "1000"]));
+    let mut user = site.attach(&id, [0; 2]).await;
+    user.go().await;
+    user.until(|_, frame| matches!(frame, FromKeeper::Started { .. })).await;
+    let socket = site.only_run().join("socket");
+    let aside = site.only_run().join("aside");
+    fs::rename(&socket, &aside).unwrap();
+    assert!(matches!(site.keepers.connect(&id), Err(RunError::System { .. })), "it cannot be reached now");
+    fs::rename(&aside, &socket).unwrap();
+    site.keepers.end(&id, "reached again").unwrap();
+    assert_eq!(user.end().await, End::Owner("reached again".to_owned()));
+}
+
+#[tokio::test]
+async fn whoever_has_all_is_told_so_at_once_and_not_before() {
+    let site = Site::new();
+    let id = site.start(&site.task(&["sh", "-c", "yes | head -c 300000; echo all; sleep 1000"]));
+    let mut starter = site.attach(&id, [0; 2]).await;
+    starter.go().await;
+    starter.has_said("all").await;
+    let begun = std::time::Instant::now();
+    let mut reader = site.attach(&id, [0; 2]).await;
+    reader.until(|_, frame| *frame == FromKeeper::Heartbeat).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "before it is silent for long");
+    assert_eq!(reader.has[0], starter.has[0], "and all has come");
+    site.keepers.end(&id, "over").unwrap();
+}
+
+#[tokio::test]
 async fn a_number_is_used_once_whatever_becomes_of_the_run() {
     let site = Site::new();
     let mark = site.directory.path().join("open/mark");

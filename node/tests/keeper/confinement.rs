@@ -118,6 +118,39 @@ async fn a_sandbox_shows_nothing_of_the_machine_and_tells_ends_as_they_are() {
 }
 
 #[tokio::test]
+async fn what_the_sandbox_cannot_set_up_has_not_run() {
+    let site = Site::new();
+    let Some(task) = in_sandbox(&site, "exit 255") else { return };
+    assert_eq!(site.run(&task).await.0, End::Code(255), "there is no signal of that number");
+    let missing = Confinement { paths: vec![PathBuf::from("/srv/no-such-dir")], ..task.confinement.clone() };
+    let refused = missing.check().unwrap_err().to_string();
+    assert!(refused.starts_with("runner_paths: /srv/no-such-dir: "), "{refused}");
+    // It may go while the node runs.
+    let task = Task { order: RunOrder { run: RunNumber(2), ..task.order }, confinement: missing, ..task };
+    let (end, _, stderr) = site.run(&task).await;
+    assert!(matches!(end, End::Failed(_)) && stderr.contains("no-such-dir"), "{end:?} {stderr}");
+}
+
+#[tokio::test]
+async fn a_sandbox_tells_nothing_of_files_that_it_does_not_show() {
+    let site = Site::new();
+    let Some(task) = in_sandbox(&site, "true") else { return };
+    let secret = site.directory.path().join("secret");
+    fs::write(&secret, "of the owner").unwrap();
+    let mut said = Vec::new();
+    for (run, name) in [(1, "secret"), (2, "no-such")] {
+        let path = site.directory.path().join(name).to_str().unwrap().to_owned();
+        for (run, directory, command) in [(2 * run, None, path.as_str()), (2 * run + 1, Some(path.clone()), "true")] {
+            let (run, command) = (RunNumber(run), vec![command.to_owned()]);
+            let order = RunOrder { run, directory, command, ..task.order.clone() };
+            let End::Failed(why) = site.run(&Task { order, ..task.clone() }).await.0 else { panic!("it runs") };
+            said.push(why.replace(&path, "FILE"));
+        }
+    }
+    assert_eq!(said[..2], said[2..]);
+}
+
+#[tokio::test]
 async fn a_command_in_a_sandbox_is_told_to_end_before_it_is_ended() {
     let site = Site::new();
     let script = "trap 'echo told; exit 3' TERM; setsid sleep 1000 & echo up; while :; do sleep 0.05; done";

@@ -84,7 +84,7 @@ fn send(context: &Context, args: &CpArgs, from: &Path, to: &Remote) -> Result<Ex
     let view: RequestView = client.get(&path_of(&client, &to.selector)?)?;
     let hosts = seats::chosen(&view, to.seat.as_slice())?;
     let (grid, opener) = signing::opener(context, &client, &args.key)?;
-    let courier = Courier { client: &client, opener: &opener, grid: &grid, request: &view.id };
+    let courier = Courier { client: &client, opener: &opener, grid: &grid, request: &view.id, run: None };
     seats::block_on(async {
         for host in hosts {
             courier.send(host, &sent, Some(&directory)).await?;
@@ -104,7 +104,7 @@ fn fetch(context: &Context, args: &CpArgs, from: &Remote, to: &Path) -> Result<E
         return Err(CliError::Usage(message));
     };
     let (grid, opener) = signing::opener(context, &client, &args.key)?;
-    let courier = Courier { client: &client, opener: &opener, grid: &grid, request: &view.id };
+    let courier = Courier { client: &client, opener: &opener, grid: &grid, request: &view.id, run: None };
     let patterns = [from.path.clone()];
     let names = seats::block_on(courier.fetch(host, (&patterns, false), to))?;
     if names.is_empty() {

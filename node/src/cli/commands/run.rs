@@ -125,7 +125,8 @@ fn run_in(
         waiting::wait(client.clone(), Goal::Start, None, move |client| client.get(&path))?;
     }
     let (grid, opener) = signing::opener(context, client, &args.key)?;
-    let courier = Courier { client, opener: &opener, grid: &grid, request: &view.id };
+    let number = RunNumber(unix_ms());
+    let courier = Courier { client, opener: &opener, grid: &grid, request: &view.id, run: Some(number) };
     if let Some(sent) = sent {
         send(&courier, &hosts, sent)?;
     }
@@ -146,7 +147,6 @@ fn run_in(
     let directory = args.workdir.as_deref().map(workdir).transpose()?;
     let names = host_names(&hosts);
     let peers = peers(&hosts, &args.port);
-    let number = RunNumber(unix_ms());
     let order = |(rank, host): (u32, &&ReservedHost)| {
         let order = RunOrder {
             grid: grid.clone(),

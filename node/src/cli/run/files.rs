@@ -16,6 +16,7 @@ use crate::{
     api::request_view::ReservedHost,
     cli::{client::Client, error::CliError},
     run::{
+        RunNumber,
         files::{
             ChunkHash, ChunkStore, FilesOrder, FilesWish, Manifest,
             manifest::{Chunk, FileEntry, ManifestError},
@@ -27,9 +28,6 @@ use crate::{
     },
     trust::random_bytes,
 };
-
-/// Slowest disk of a site that its user waits for, in bytes a second.
-const SLOW_DISK: u64 = 20 << 20;
 
 /// Files of the user's that are sent.
 pub struct Sent {
@@ -49,7 +47,7 @@ impl Sent {
     pub fn directory(directory: &Path) -> Result<Sent, CliError> {
         let wrong = |error: &dyn std::fmt::Display| CliError::Usage(format!("{}: {error}", directory.display()));
         let tree = Tree::of_user(directory).map_err(|error| wrong(&error))?;
-        let manifest = tree.manifest(|_| true, Others::Refused).map_err(|error| wrong(&error))?;
+        let manifest = tree.manifest(|_| true, Others::Refused, || false).map_err(|error| wrong(&error))?;
         Sent::of(tree, manifest).map_err(|error| wrong(&error))
     }
 
@@ -76,7 +74,7 @@ impl Sent {
 
     /// How long a site may take to put them into a new directory.
     pub fn placing(&self) -> Duration {
-        Duration::from_secs(self.manifest.bytes() / SLOW_DISK)
+        self.manifest.placing()
     }
 
     fn piece(&self, entry: &FileEntry, chunk: &Chunk) -> Result<Vec<u8>, String> {
@@ -95,10 +93,12 @@ pub struct Courier<'a> {
     pub grid: &'a str,
     /// The reservation.
     pub request: &'a RequestId,
+    /// Of which run; of the last one of each seat when it is not said.
+    pub run: Option<RunNumber>,
 }
 
 impl Courier<'_> {
-    /// Sends files to the site of a seat: for runs to come, or into the directory of the last run of the seat.
+    /// Sends files to the site of a seat: for runs to come, or into the directory of the run of the seat.
     ///
     /// # Errors
     /// Why they did not come over.
@@ -114,7 +114,7 @@ impl Courier<'_> {
         .await
     }
 
-    /// Fetches the files with such names of the last run of a seat into `directory`; the names of those that came. With `forgets` the site
+    /// Fetches the files with such names of the run of a seat into `directory`; the names of those that came. With `forgets` the site
     /// forgets the run then.
     ///
     /// # Errors
@@ -172,6 +172,7 @@ impl Courier<'_> {
             site: host.site.clone(),
             request: self.request.clone(),
             seat: host.seat,
+            run: self.run,
             wish,
             issued: Time(0),
             expires: Time(0),

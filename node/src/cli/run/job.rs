@@ -354,7 +354,7 @@ pub fn code_of(end: &End) -> u8 {
         End::WindowEnded => code::TIME_OVER,
         End::Owner(_) => code::OWNER,
         End::Failed(_) => code::NOT_STARTED,
-        End::Lost => code::UNKNOWN,
+        End::Lost | End::Broken(_) => code::UNKNOWN,
     }
 }
 
@@ -368,6 +368,7 @@ pub fn words(end: &End) -> String {
         End::Owner(reason) => format!("ended by the owner of the machine: {reason}"),
         End::Failed(why) => format!("could not be started: {why}"),
         End::Lost => "it was started, and its result was lost; it is not run again".to_owned(),
+        End::Broken(why) => format!("was started, and the site could not go on with it: {why}"),
     }
 }
 
@@ -436,6 +437,7 @@ mod tests {
             ([End::Owner("mine".to_owned()), End::Code(1)], 123),
             ([End::Failed("no".to_owned()), End::Code(0)], 122),
             ([End::Code(0), End::Lost], 125),
+            ([End::Broken("no".to_owned()), End::Failed("no".to_owned())], 125),
             ([End::Code(256), End::Code(0)], 0),
         ] {
             let played = play(Terms::default(), ended(ends.clone())).await;

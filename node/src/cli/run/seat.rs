@@ -56,8 +56,6 @@ const QUEUE: usize = 64;
 const QUEUE_KEPT: usize = 16;
 /// How long the last frame may take.
 const FAREWELL_MAX: Duration = Duration::from_secs(2);
-/// Whoever does not follow a log has read all of it when nothing comes for so long.
-const LOG_SILENCE: Duration = Duration::from_millis(500);
 
 /// No run says or hears more bytes.
 const OFFSET_MAX: u64 = u64::MAX / 4;
@@ -290,12 +288,13 @@ impl Seat {
         loop {
             let may_read = knows_input && progress.input.has_room() && writer.queue.capacity() > QUEUE_KEPT;
             tokio::select! {
-                frame = next_frame(&mut reader, self.follows) => {
+                frame = next_frame(&mut reader) => {
                     let frame = match frame {
                         Ok(frame) => frame,
                         Err(cut) => return cut,
                     };
                     match frame {
+                        // All that there was has come before it.
                         FromKeeper::Heartbeat if !self.follows => return Talked::Printed,
                         FromKeeper::Ended(end) => {
                             if self.takes_end {
@@ -391,13 +390,12 @@ impl Seat {
     }
 }
 
-/// The next frame of the keeper; else why the talk is over, for one that follows the run or has printed what there is.
-async fn next_frame<R: AsyncRead + Unpin>(reader: &mut FrameReader<R>, follows: bool) -> Result<FromKeeper, Talked> {
-    match time::timeout(if follows { SILENCE_MAX } else { LOG_SILENCE }, reader.next()).await {
+/// The next frame of the keeper; else why the talk is over.
+async fn next_frame<R: AsyncRead + Unpin>(reader: &mut FrameReader<R>) -> Result<FromKeeper, Talked> {
+    match time::timeout(SILENCE_MAX, reader.next()).await {
         Ok(Ok(Some(frame))) => Ok(frame),
         Ok(Ok(None)) => Err(Talked::Cut("the site has closed the stream".to_owned())),
         Ok(Err(error)) => Err(error.into()),
-        Err(_) if !follows => Err(Talked::Printed),
         Err(_) => Err(Talked::Cut("the site is silent".to_owned())),
     }
 }

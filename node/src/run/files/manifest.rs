@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    time::Duration,
 };
 
 use data_encoding::HEXLOWER;
@@ -19,6 +20,8 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 pub const FILES_MAX: usize = 10_000;
 /// Most bytes of all its files.
 pub const BYTES_MAX: u64 = 8 << 30;
+/// Slowest disk of a site that is waited for, in bytes a second.
+const SLOW_DISK: u64 = 20 << 20;
 /// Longest manifest.
 pub const MANIFEST_BYTES_MAX: usize = 4 << 20;
 /// Longest name of a file with those of its directories, and longest single name, in bytes.
@@ -150,6 +153,11 @@ impl Manifest {
     /// The length of all files together.
     pub fn bytes(&self) -> u64 {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.bytes))
+    }
+
+    /// How long a site may take to put the files into a directory.
+    pub fn placing(&self) -> Duration {
+        Duration::from_secs(self.bytes() / SLOW_DISK)
     }
 
     /// Each different piece once, at the first place that it has.

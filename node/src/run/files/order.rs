@@ -9,6 +9,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::manifest::{ChunkHash, ManifestError, check_path};
+use crate::run::order::RunNumber;
 
 /// Most patterns of one order, and the longest.
 pub const PATTERNS_MAX: usize = 64;
@@ -24,14 +25,14 @@ pub enum FilesWish {
         /// The hash of the manifest.
         manifest: ChunkHash,
     },
-    /// They are put into the directory of the last run of the seat.
+    /// They are put into the directory of a run of the seat.
     Put {
         /// The hash of the manifest.
         manifest: ChunkHash,
         /// The directory below that of the run; empty for that one itself.
         directory: String,
     },
-    /// Those of the last run of the seat with such names come back.
+    /// Those of a run of the seat with such names come back.
     Get {
         /// Names with `*`, `?`, `[...]` and `**`.
         patterns: Vec<String>,
@@ -52,6 +53,9 @@ pub struct FilesOrder {
     pub request: RequestId,
     /// The seat.
     pub seat: SeatNumber,
+    /// Of which run of the seat; the last one when it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunNumber>,
     /// What is wanted.
     pub wish: FilesWish,
     /// When it was signed, on the user's clock.
@@ -97,7 +101,7 @@ impl FilesOrder {
 }
 
 /// Names of files that are wanted.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Patterns(GlobSet);
 
 impl Patterns {
@@ -152,6 +156,7 @@ pub mod tests {
             site: SiteId::new("s").unwrap(),
             request: RequestId::new("r").unwrap(),
             seat: SeatNumber(2),
+            run: None,
             wish,
             issued: Time(1000),
             expires: Time(1060),
@@ -163,11 +168,12 @@ pub mod tests {
     fn the_text_is_the_one_that_other_versions_read() {
         let get = FilesWish::Get { patterns: vec!["a/*".to_owned()], forgets: true };
         let put = FilesWish::Put { manifest: ChunkHash::of(b""), directory: "d".to_owned() };
-        let signed = [get, put].map(|wish| SignedText::sign(&order(wish), &testing::key(1)).unwrap());
+        let orders = [FilesOrder { run: Some(RunNumber(7)), ..order(get) }, order(put)];
+        let signed = orders.map(|order| SignedText::sign(&order, &testing::key(1)).unwrap());
         let texts = signed.each_ref().map(|signed| signed.text.replace(testing::GRID, "GRID"));
         expect![[r#"
             kolo-files/1
-            {"grid":"GRID","site":"s","request":"r","seat":2,"wish":{"get":{"patterns":["a/*"],"forgets":true}},"issued":1000,"expires":1060,"nonce":"n"}
+            {"grid":"GRID","site":"s","request":"r","seat":2,"run":7,"wish":{"get":{"patterns":["a/*"],"forgets":true}},"issued":1000,"expires":1060,"nonce":"n"}
             kolo-files/1
             {"grid":"GRID","site":"s","request":"r","seat":2,"wish":{"put":{"manifest":"af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262","directory":"d"}},"issued":1000,"expires":1060,"nonce":"n"}
         "#]]

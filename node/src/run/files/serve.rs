@@ -6,6 +6,8 @@ use std::{
     collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
 use broker::{ids::RequestId, trust::PublicKey};
@@ -124,9 +126,18 @@ async fn get<S: AsyncRead + AsyncWrite>(
     seat: &SeatFiles,
     patterns: &Patterns,
 ) -> Result<(), TransferError> {
-    let tree = seat.tree().map_err(here)?;
-    let is_wanted = |path: &str| super::manifest::check_path(path).is_ok() && patterns.match_path(path);
-    let manifest = task::block_in_place(|| tree.manifest(is_wanted, Others::LeftOut)).map_err(here)?;
+    let tree = Arc::new(seat.tree().map_err(here)?);
+    // Whoever reads sees that it is gone when this is left, however that comes about.
+    let waits = Arc::new(());
+    let (read, patterns, waiting) = (Arc::clone(&tree), patterns.clone(), Arc::downgrade(&waits));
+    let read = task::spawn_blocking(move || {
+        let is_wanted = |path: &str| super::manifest::check_path(path).is_ok() && patterns.match_path(path);
+        read.manifest(is_wanted, Others::LeftOut, || waiting.strong_count() == 0)
+    });
+    let manifest = tokio::select! {
+        read = read => read.map_err(here)?.map_err(here)?,
+        gone = transfer.gone() => return Err(gone),
+    };
     transfer
         .give(&manifest, |entry, chunk| {
             tree.piece(&entry.path, chunk.offset, chunk.bytes).map_err(|error| error.to_string())
@@ -134,14 +145,15 @@ async fn get<S: AsyncRead + AsyncWrite>(
         .await
 }
 
-/// Puts the files that a run was ordered with into its new directory.
+/// Puts the files that a run was ordered with into its new directory; how long another site may take for them.
 ///
 /// # Errors
 /// When they are not at the site, or cannot be written.
-pub fn place(store: &Path, manifest: &ChunkHash, tree: &Tree) -> Result<(), TreeError> {
+pub fn place(store: &Path, manifest: &ChunkHash, tree: &Tree) -> Result<Duration, TreeError> {
     let store = ChunkStore::open(store)?;
     let manifest = Manifest::read(&store.read(manifest)?)?;
-    tree.write("", &manifest, &store)
+    tree.write("", &manifest, &store)?;
+    Ok(manifest.placing())
 }
 
 /// The stores of all reservations.
@@ -204,7 +216,7 @@ mod tests {
         [&from, &scratch].into_iter().for_each(|path| fs::create_dir(path).unwrap());
         fs::write(from.join("a"), "x").unwrap();
         let tree = Tree::of_user(&from).unwrap();
-        let manifest = tree.manifest(|_| true, Others::Refused).unwrap();
+        let manifest = tree.manifest(|_| true, Others::Refused, || false).unwrap();
         let hash = ChunkHash::of(&manifest.encode().unwrap());
         let stores = Stores::at(&directory.path().join("stores"));
         let (user, request) = (testing::public(1), RequestId::new("r").unwrap());

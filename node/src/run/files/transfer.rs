@@ -122,6 +122,15 @@ impl<S: AsyncRead + AsyncWrite> Transfer<S> {
         }
     }
 
+    /// Waits until the other side has gone, or says something before its turn.
+    pub async fn gone(&mut self) -> TransferError {
+        match self.frames.next::<FileFrame>().await {
+            Ok(None) => TransferError::Closed,
+            Ok(Some(_)) => TransferError::Order("speaks before its turn"),
+            Err(error) => error.into(),
+        }
+    }
+
     /// Tells the other side why it could not go on.
     ///
     /// # Errors
@@ -298,7 +307,7 @@ mod tests {
         fs::write(from.join("small"), b"x").unwrap();
         fs::write(from.join("empty"), b"").unwrap();
         let tree = Tree::of_user(&from).unwrap();
-        let manifest = tree.manifest(|_| true, Others::Refused).unwrap();
+        let manifest = tree.manifest(|_| true, Others::Refused, || false).unwrap();
         let store = ChunkStore::open(&directory.path().join("store")).unwrap();
         (directory, tree, manifest, store)
     }

@@ -17,7 +17,7 @@ use nix::unistd::{Gid, Uid, fchown};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, open, openat2, statat};
 
 use super::{
-    manifest::{CHUNK_BYTES, ChunkHash, FILES_MAX, FileEntry, Manifest, ManifestError},
+    manifest::{BYTES_MAX, CHUNK_BYTES, ChunkHash, FILES_MAX, FileEntry, Manifest, ManifestError},
     store::{ChunkStore, StoreError},
 };
 
@@ -46,6 +46,9 @@ pub enum TreeError {
     /// A piece is missing.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Nobody waits for it any more.
+    #[error("whoever wanted it has gone")]
+    Stopped,
 }
 
 fn named(path: &str) -> impl Fn(io::Error) -> TreeError {
@@ -122,17 +125,29 @@ impl Tree {
         Ok(file)
     }
 
-    /// The plain files whose names are wanted, in order.
+    /// The plain files whose names are wanted, in order. No more is read than a manifest may name, and nothing once `is_stopped`.
     ///
     /// # Errors
     /// [`TreeError`]; what is no plain file only where it is [`Others::Refused`].
-    pub fn manifest(&self, is_wanted: impl Fn(&str) -> bool, others: Others) -> Result<Manifest, TreeError> {
+    pub fn manifest(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+        others: Others,
+        is_stopped: impl Fn() -> bool,
+    ) -> Result<Manifest, TreeError> {
         let mut paths = self.paths(&is_wanted, others)?;
         paths.sort();
-        let mut files = Vec::new();
+        if paths.len() > FILES_MAX {
+            return Err(ManifestError::TooMany(paths.len()).into());
+        }
+        let (mut files, mut room) = (Vec::new(), BYTES_MAX);
         for path in paths {
-            match self.entry(&path) {
-                Ok(entry) => files.push(entry),
+            match self.entry_within(&path, room, &is_stopped) {
+                Ok(entry) => {
+                    room -= entry.bytes;
+                    files.push(entry);
+                }
+                Err(error @ (TreeError::Manifest(_) | TreeError::Stopped)) => return Err(error),
                 // It has become another thing meanwhile, or is another's.
                 Err(_) if others == Others::LeftOut => {}
                 Err(error) => return Err(error),
@@ -186,19 +201,31 @@ impl Tree {
     /// # Errors
     /// [`TreeError`].
     pub fn entry(&self, path: &str) -> Result<FileEntry, TreeError> {
+        self.entry_within(path, BYTES_MAX, &|| false)
+    }
+
+    /// The same of a file that has at most `room` bytes, as long as it is not stopped.
+    fn entry_within(&self, path: &str, room: u64, is_stopped: &impl Fn() -> bool) -> Result<FileEntry, TreeError> {
+        let within = |bytes: u64| match room.checked_sub(bytes) {
+            Some(_) => Ok(bytes),
+            None => Err(ManifestError::TooLarge((BYTES_MAX - room).saturating_add(bytes) >> 20)),
+        };
         let file = self.file(path)?;
-        let is_executable = file.metadata().map_err(named(path))?.permissions().mode() & 0o111 != 0;
+        let found = file.metadata().map_err(named(path))?;
+        within(found.len())?;
+        let is_executable = found.permissions().mode() & 0o111 != 0;
         let (mut bytes, mut chunks) = (0, Vec::new());
         loop {
+            if is_stopped() {
+                return Err(TreeError::Stopped);
+            }
             let mut piece = Vec::new();
             let read = (&file).take(CHUNK_BYTES as u64).read_to_end(&mut piece).map_err(named(path))?;
             if read == 0 {
                 return Ok(FileEntry { path: path.to_owned(), is_executable, bytes, chunks });
             }
-            bytes += read as u64;
-            if bytes > super::manifest::BYTES_MAX {
-                return Err(ManifestError::TooLarge(bytes >> 20).into());
-            }
+            // It may grow while it is read.
+            bytes = within(bytes + read as u64)?;
             chunks.push(ChunkHash::of(&piece));
         }
     }
@@ -297,7 +324,7 @@ mod tests {
     }
 
     fn all_of(directory: &Path) -> Manifest {
-        Tree::of_user(directory).unwrap().manifest(|_| true, Others::Refused).unwrap()
+        Tree::of_user(directory).unwrap().manifest(|_| true, Others::Refused, || false).unwrap()
     }
 
     proptest! {
@@ -334,6 +361,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_much_for_a_manifest_is_refused_before_it_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Tree::of_user(directory.path()).unwrap();
+        for name in ["a", "b", "c"] {
+            File::create(directory.path().join(name)).unwrap().set_len(BYTES_MAX / 2).unwrap();
+        }
+        let looks = std::cell::Cell::new(0_u64);
+        let look = |most: u64| {
+            looks.set(0);
+            let is_stopped = || looks.replace(looks.get() + 1) == most;
+            tree.manifest(|name| name > "b", Others::LeftOut, is_stopped).unwrap_err()
+        };
+        assert!(matches!(look(3), TreeError::Stopped) && looks.get() == 4, "one look for each piece");
+        File::create(directory.path().join("c")).unwrap().set_len(BYTES_MAX + 1).unwrap();
+        let refused = look(u64::MAX);
+        assert!(matches!(refused, TreeError::Manifest(ManifestError::TooLarge(8192))), "{refused}");
+        assert_eq!(looks.get(), 0, "nothing was read");
+        for number in 0..=FILES_MAX {
+            File::create(directory.path().join(format!("d{number}"))).unwrap();
+        }
+        let many = tree.manifest(|name| name.starts_with('d'), Others::LeftOut, || true).unwrap_err();
+        assert!(matches!(many, TreeError::Manifest(ManifestError::TooMany(_))), "{many}");
+    }
+
+    #[test]
     fn what_is_no_plain_file_is_refused_by_name_or_left_out() {
         let directory = tempfile::tempdir().unwrap();
         let tree = Tree::of_user(directory.path()).unwrap();
@@ -341,15 +393,20 @@ mod tests {
         let pipe = directory.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert_eq!(
-            tree.manifest(|_| true, Others::Refused).unwrap_err().to_string(),
+            tree.manifest(|_| true, Others::Refused, || false).unwrap_err().to_string(),
             "\"pipe\" is a pipe; only plain files and directories are sent"
         );
         fs::remove_file(pipe).unwrap();
         symlink("/etc", directory.path().join("l")).unwrap();
-        let refused = tree.manifest(|_| true, Others::Refused).unwrap_err().to_string();
+        let refused = tree.manifest(|_| true, Others::Refused, || false).unwrap_err().to_string();
         assert_eq!(refused, "\"l\" is a link; only plain files and directories are sent");
-        let names: Vec<String> =
-            tree.manifest(|_| true, Others::LeftOut).unwrap().files.into_iter().map(|file| file.path).collect();
+        let names: Vec<String> = tree
+            .manifest(|_| true, Others::LeftOut, || false)
+            .unwrap()
+            .files
+            .into_iter()
+            .map(|file| file.path)
+            .collect();
         assert_eq!(names, ["a"]);
     }
 

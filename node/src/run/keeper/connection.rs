@@ -28,7 +28,7 @@ use crate::run::spool::Kept;
 const CONNECTIONS_MAX: usize = 8;
 /// Most other connections: those of the node, and those that have not named their kind.
 const UNATTACHED_MAX: usize = 16;
-/// A user hears something at least this often.
+/// A user who has acknowledged enough hears something at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long the first frame, and the last one, may take.
 const GREETING_MAX: Duration = Duration::from_secs(30);
@@ -151,12 +151,17 @@ impl Attached {
         let mut news = self.keeper.news();
         loop {
             news.mark_unchanged();
-            let next = teller.next(&mut self.keeper.state(), self.number)?;
+            let (next, has_all) = {
+                let mut state = self.keeper.state();
+                (teller.next(&mut state, self.number)?, teller.has_all(&state))
+            };
             let frame = match next {
                 Some(frame) => frame,
+                None if has_all && !std::mem::replace(&mut teller.is_all_told, true) => FromKeeper::Heartbeat,
                 None => match timeout(HEARTBEAT, news.changed()).await {
-                    Ok(_) => continue,
-                    Err(_) => FromKeeper::Heartbeat,
+                    Err(_) if has_all => FromKeeper::Heartbeat,
+                    // Whoever has more to acknowledge first would take it for the end of what is kept.
+                    _ => continue,
                 },
             };
             stream.write_all(&encode(&frame)?).await?;
@@ -176,6 +181,7 @@ struct Teller {
     stdin: Option<u64>,
     is_ready_told: bool,
     is_start_told: bool,
+    is_all_told: bool,
     /// Which output comes next: one that never ends does not keep the other back.
     turn: usize,
 }

@@ -37,6 +37,8 @@ pub const READY: u8 = b'r';
 pub const FAILED: u8 = b'f';
 /// The word that it may start.
 pub const GO: u8 = b'g';
+/// The file in the directory of a run in which the sandbox says how far it came.
+pub const SANDBOX_STATUS: &str = "sandbox";
 /// Most words that bubblewrap takes, with those of the command.
 const SANDBOX_WORDS_MAX: usize = 9000;
 
@@ -73,37 +75,51 @@ fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Command
         rustix::process::ioctl_tiocsctty(io::stdin()).map_err(|error| format!("it gets no terminal: {error}"))?;
     }
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
+    let status = File::create(directory.file(SANDBOX_STATUS)).map_err(|error| error.to_string())?;
     task.confinement.enter(&scratch, cgroup.as_ref()).map_err(|error| error.to_string())?;
     // A process that becomes another user forgets this.
     set_pdeathsig(Signal::SIGKILL).map_err(failed("it would outlive its keeper"))?;
     if getppid() != keeper {
         return Err("its keeper has ended".to_owned());
     }
-    command(&task, &scratch)
+    command(&task, &scratch, status)
 }
 
 /// The command with its environment and its directory; an error when there is no such program.
-fn command(task: &Task, scratch: &Path) -> Result<Command, String> {
+fn command(task: &Task, scratch: &Path, status: File) -> Result<Command, String> {
     let order = &task.order;
     let variables = environment::of(task, scratch);
     let directory = order.directory.as_ref().map_or_else(|| scratch.to_owned(), |path| scratch.join(path));
-    std::env::set_current_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    // What a sandbox hides is as if it were not there.
+    let is_shown = |file: &Path| task.confinement.shows(scratch, file);
+    let entered = match is_shown(&directory) {
+        true => std::env::set_current_dir(&directory),
+        false => Err(io::ErrorKind::NotFound.into()),
+    };
+    entered.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("{}: no such directory", directory.display()),
+        _ => format!("{}: {error}", directory.display()),
+    })?;
     let program = order.command.first().ok_or("there is no command")?;
     let path = variables.get("PATH").map_or("", String::as_str);
-    let found = find_program(program, path)?;
+    let found = find_program(program, path, is_shown)?;
     let mut command = match task.confinement.sandbox().map_err(|error| error.to_string())? {
         Some(sandbox) => {
             let words = task.confinement.wrapped(scratch, &directory);
-            let count = words.len() + 3 * variables.len() + order.command.len() + 3;
+            let count = words.len() + 3 * variables.len() + order.command.len() + 5;
             if count > SANDBOX_WORDS_MAX {
                 let most = "the sandbox takes";
                 return Err(format!("too many arguments and variables: {most} {SANDBOX_WORDS_MAX} words, not {count}"));
             }
             let variables =
                 hand_over(&variables).map_err(|error| format!("its variables cannot be handed over: {error}"))?;
+            // It closes it before it becomes the command.
+            let status = rustix::io::fcntl_setfd(&status, rustix::io::FdFlags::empty()).map(|()| status.into_raw_fd());
+            let status = status.map_err(|error| format!("it cannot say how far it came: {error}"))?;
             let mut command = Command::new(sandbox);
             // The sandbox itself runs outside of it: nothing of the order's is in its environment but what it is known by.
             command.env_clear().envs([environment::mark(scratch)]);
+            command.arg("--json-status-fd").arg(status.to_string());
             command.arg("--args").arg(variables.to_string()).args(words).arg(program);
             command
         }
@@ -127,8 +143,9 @@ fn hand_over(variables: &BTreeMap<String, String>) -> io::Result<RawFd> {
     Ok(file.into_raw_fd())
 }
 
-/// The file of a program, looked for as a shell does, from the present directory.
-fn find_program(program: &str, path: &str) -> Result<PathBuf, String> {
+/// The file of a program, looked for as a shell does, from the present directory, among those that are shown.
+fn find_program(program: &str, path: &str, is_shown: impl Fn(&Path) -> bool) -> Result<PathBuf, String> {
+    let executable = |file: PathBuf| executable(file, &is_shown);
     if program.contains('/') {
         return executable(PathBuf::from(program)).map_err(|why| format!("{program}: {why}"));
     }
@@ -136,11 +153,14 @@ fn find_program(program: &str, path: &str) -> Result<PathBuf, String> {
     candidates.map(executable).find_map(Result::ok).ok_or_else(|| format!("{program}: not found in PATH ({path})"))
 }
 
-fn executable(file: PathBuf) -> Result<PathBuf, String> {
-    match file.metadata() {
+fn executable(file: PathBuf, is_shown: &impl Fn(&Path) -> bool) -> Result<PathBuf, String> {
+    let found = if is_shown(&file) { file.metadata() } else { Err(io::ErrorKind::NotFound.into()) };
+    match found {
         Ok(found) if found.is_dir() => Err("is a directory".to_owned()),
         Ok(found) if found.permissions().mode() & 0o111 == 0 => Err("is not executable (chmod +x)".to_owned()),
         Ok(_) => Ok(file),
+        // One text for what is not there and what is hidden.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err("no such file".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -151,10 +171,16 @@ mod tests {
 
     #[test]
     fn programs_are_found_as_a_shell_finds_them() {
+        let find_program = |program: &str, path: &str| find_program(program, path, |_| true);
         assert!(find_program("sh", "/no/such:/bin").is_ok_and(|found| found == Path::new("/bin/sh")));
         assert!(find_program("/bin/sh", "").is_ok());
         assert_eq!(find_program("no-such-program", "/bin").unwrap_err(), "no-such-program: not found in PATH (/bin)");
         assert_eq!(find_program("/bin", "").unwrap_err(), "/bin: is a directory");
         assert_eq!(find_program("/etc/passwd", "").unwrap_err(), "/etc/passwd: is not executable (chmod +x)");
+        assert_eq!(find_program("/no/such", "").unwrap_err(), "/no/such: no such file");
+        let hidden =
+            |program: &str| super::find_program(program, "/bin", |file| !file.starts_with("/etc")).unwrap_err();
+        assert_eq!(hidden("/etc/passwd"), "/etc/passwd: no such file");
+        assert_eq!(hidden("/etc/no-such"), "/etc/no-such: no such file");
     }
 }

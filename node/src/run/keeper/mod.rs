@@ -29,11 +29,14 @@ use tokio::{
 };
 
 use self::state::{Keeper, Phase, Stop};
-use crate::run::{
-    cgroup,
-    directory::{DirectoryError, RunDirectory, Started},
-    frame::{End, Output},
-    processes,
+use crate::{
+    run::{
+        cgroup,
+        directory::{DirectoryError, RunDirectory, Started},
+        frame::{End, Output},
+        processes,
+    },
+    runtime::clock::unix_ms,
 };
 
 /// How long a keeper whose run is over waits for somebody to ask. Whoever asks later starts it again.
@@ -93,7 +96,7 @@ async fn run(directory: RunDirectory, listener: StdListener) -> Result<(), Keepe
     let known = match (directory.ended()?, directory.started()?) {
         (Some(end), _) => Some(end),
         (None, Some(_)) => Some(End::Lost),
-        (None, None) => None,
+        (None, None) => task.missed(unix_ms()),
     };
     // The keeper before this one is gone: this one has its lock.
     if let Some(Err(error)) = directory.cgroup()?.filter(|_| known.is_some()).map(|cgroup| cgroup.end()) {

@@ -44,7 +44,7 @@ use crate::{
 
 /// How long preparing may take.
 const PREPARE_MAX: Duration = Duration::from_secs(20);
-/// How long a prepared command waits for the word.
+/// How long a prepared command waits for the word, beside the time that other seats may take to put its files in place.
 const WORD_MAX: Duration = Duration::from_secs(120);
 /// How often the clock of the machine is looked at, which may be set, or stand still while the machine sleeps.
 const TICK: Duration = Duration::from_millis(200);
@@ -54,6 +54,8 @@ const KILL_MAX: Duration = Duration::from_secs(10);
 const DRAIN_MAX: Duration = Duration::from_secs(120);
 /// How long the outputs may still take when every process is gone and nobody holds them up.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The highest number of a signal.
+const SIGNAL_MAX: i32 = 64;
 
 /// Runs the task to its end, which is on disk when this returns, like everything that the command has said.
 pub async fn run(keeper: &Rc<Keeper>, task: &Task) -> End {
@@ -93,13 +95,15 @@ struct Prepared {
     pid: u32,
     barrier: UnixStream,
     streams: Streams,
+    /// How long it waits for the word.
+    word_max: Duration,
 }
 
 async fn prepare(keeper: &Rc<Keeper>, task: &Task) -> Result<Prepared, String> {
     let failed = |doing: &'static str| move |error: io::Error| format!("{doing}: {error}");
     clear(keeper).map_err(failed("what a keeper before this one has left cannot be removed"))?;
     let owner = task.confinement.owner().map_err(|error| error.to_string())?;
-    make_scratch(keeper, task, owner).await?;
+    let word_max = WORD_MAX + make_scratch(keeper, task, owner).await?;
     make_cgroup(keeper, task).map_err(|why| format!("there is no cgroup: {why}"))?;
     let (streams, given) = streams::make(&task.order, owner).map_err(failed("it gets no streams"))?;
     let barrier = UnixListener::bind("barrier").map_err(failed("there is no barrier"))?;
@@ -125,7 +129,7 @@ async fn prepare(keeper: &Rc<Keeper>, task: &Task) -> Result<Prepared, String> {
     if word != launch::READY {
         return Err(rest_of(&mut barrier).await);
     }
-    Ok(Prepared { child, pid, barrier, streams })
+    Ok(Prepared { child, pid, barrier, streams, word_max })
 }
 
 /// Removes what a keeper has prepared that ended before the word: its command has ended with it.
@@ -140,18 +144,22 @@ fn clear(keeper: &Keeper) -> io::Result<()> {
         .try_for_each(|removed| removed.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) }))
 }
 
-/// The scratch directory, with the list of hosts and the files of the order in it, of the user that the command runs as.
-async fn make_scratch(keeper: &Keeper, task: &Task, owner: Option<(Uid, Gid)>) -> Result<(), String> {
+/// The scratch directory, with the list of hosts and the files of the order in it, of the user that the command runs as. How long other
+/// seats may take for the files.
+async fn make_scratch(keeper: &Keeper, task: &Task, owner: Option<(Uid, Gid)>) -> Result<Duration, String> {
     let failed = |error: io::Error| format!("there is no scratch directory: {error}");
     let scratch = new_scratch(keeper, task, owner).map_err(failed)?;
+    let mut placing = Duration::ZERO;
     if let (Some(store), Some(manifest)) = (task.files.clone(), task.order.files) {
         let tree = Tree::of_new_seat(&scratch, owner).map_err(failed)?;
         // Whoever is attached meanwhile hears that the keeper is there.
         let placed = tokio::task::spawn_blocking(move || serve::place(&store, &manifest, &tree)).await;
-        placed.map_err(|error| error.to_string())?.map_err(|error| format!("its files: {error}"))?;
+        placing = placed.map_err(|error| error.to_string())?.map_err(|error| format!("its files: {error}"))?;
     }
-    let Some((uid, gid)) = owner else { return Ok(()) };
-    fchown(&scratch, Some(uid), Some(gid)).map_err(|error| failed(error.into()))
+    if let Some((uid, gid)) = owner {
+        fchown(&scratch, Some(uid), Some(gid)).map_err(|error| failed(error.into()))?;
+    }
+    Ok(placing)
 }
 
 /// A new directory with the list of hosts, still of the keeper's own user.
@@ -188,7 +196,7 @@ async fn rest_of(barrier: &mut UnixStream) -> String {
 impl Prepared {
     async fn run(mut self, keeper: &Rc<Keeper>, task: &Task) -> End {
         keeper.change(|state| state.phase = Phase::Ready);
-        if let Some(end) = self.wait_for_word(keeper, task).await {
+        if let Some(end) = self.wait_for_word(keeper).await {
             return end;
         }
         if let Err(why) = self.start(keeper).await {
@@ -201,7 +209,13 @@ impl Prepared {
         keeper.change(|state| state.phase = Phase::Ending { pid });
         kill_all(keeper, pid).await;
         let was_out_of_memory = keeper.cgroup.get().is_some_and(Cgroup::was_out_of_memory);
-        let mut end = end_of(status, (stopped, was_out_of_memory), task.confinement.runner);
+        let mut end = match &status {
+            // The sandbox has ended by itself, and the command has not run in it.
+            Ok(status) if stopped.is_none() && status.code().is_some() && !has_run(keeper, task) => {
+                End::Failed("the sandbox could not start it; standard error says why".to_owned())
+            }
+            _ => end_of(status, (stopped, was_out_of_memory), task.confinement.runner),
+        };
         // Known from here on, whatever becomes of the last words.
         keep_end(keeper, &end);
         remove_left(keeper, task);
@@ -214,20 +228,16 @@ impl Prepared {
         end
     }
 
-    /// Waits for the user's word; the end when it is not to start.
-    async fn wait_for_word(&mut self, keeper: &Keeper, task: &Task) -> Option<End> {
-        let expires_ms = u64::try_from(task.order.expires.0).unwrap_or(0).saturating_mul(1000);
+    /// Waits for the user's word; the end when it is not to start. Whether the order holds was judged when the site took it: its files may
+    /// have taken longer since.
+    async fn wait_for_word(&mut self, keeper: &Keeper) -> Option<End> {
         let waiting_since = Instant::now();
         let mut ticks = tokio::time::interval(TICK);
         loop {
             tokio::select! {
                 stop = keeper.until(|state| state.stop.clone()) => return Some(End::from(stop)),
                 () = keeper.until(|state| state.may_start.then_some(())) => {
-                    if unix_ms() >= deadline_ms(&keeper.state()) {
-                        return Some(End::WindowEnded);
-                    }
-                    let is_late = unix_ms() >= expires_ms;
-                    return is_late.then(|| End::Failed("the order had expired when the word to start came".to_owned()));
+                    return (unix_ms() >= deadline_ms(&keeper.state())).then_some(End::WindowEnded);
                 }
                 status = self.child.wait() => return Some(End::Failed(format!("it ended before it was started: {status:?}"))),
                 _ = ticks.tick() => {}
@@ -235,8 +245,8 @@ impl Prepared {
             if unix_ms() >= deadline_ms(&keeper.state()) {
                 return Some(End::WindowEnded);
             }
-            if waiting_since.elapsed() > WORD_MAX {
-                let why = format!("nobody gave the word to start in {} s", WORD_MAX.as_secs());
+            if waiting_since.elapsed() > self.word_max {
+                let why = format!("nobody gave the word to start in {} s", self.word_max.as_secs());
                 return Some(End::Failed(why));
             }
         }
@@ -322,13 +332,20 @@ async fn kill_all(keeper: &Keeper, leader: u32) {
     }
 }
 
+/// Whether the command has run, as the sandbox says, where there is one.
+fn has_run(keeper: &Keeper, task: &Task) -> bool {
+    let said = || std::fs::read_to_string(keeper.directory.file(launch::SANDBOX_STATUS));
+    task.confinement.runner != Runner::Bubblewrap || said().is_ok_and(|said| said.contains("\"exit-code\""))
+}
+
 fn end_of(status: io::Result<ExitStatus>, (stopped, was_out_of_memory): (Option<End>, bool), runner: Runner) -> End {
     let status = match status {
         Ok(status) => status,
-        Err(error) => return End::Failed(reason(&format!("it cannot be waited for: {error}"))),
+        Err(error) => return End::Broken(reason(&format!("it cannot be waited for: {error}"))),
     };
     // The sandbox says as a shell does that a signal has ended the command.
-    let as_shell = |code: i32| Some(code - 128).filter(|signal| runner == Runner::Bubblewrap && *signal > 0);
+    let is_signal = |signal: &i32| (1..=SIGNAL_MAX).contains(signal);
+    let as_shell = |code: i32| Some(code - 128).filter(|signal| runner == Runner::Bubblewrap && is_signal(signal));
     let signal = status.signal().or_else(|| status.code().and_then(as_shell));
     let code = status.code().filter(|_| signal.is_none());
     match (stopped, code, signal) {
@@ -337,7 +354,7 @@ fn end_of(status: io::Result<ExitStatus>, (stopped, was_out_of_memory): (Option<
         (None, None, Some(SIGKILL)) if was_out_of_memory => End::OutOfMemory,
         (None, Some(code), _) => End::Code(code),
         (None, None, Some(signal)) => End::Signal(signal),
-        (None, None, None) => End::Failed(format!("it ended as {status}")),
+        (None, None, None) => End::Broken(format!("it ended as {status}")),
     }
 }
 
@@ -365,7 +382,7 @@ impl From<Stop> for End {
     fn from(stop: Stop) -> End {
         match stop {
             Stop::Owner(why) => End::Owner(why),
-            Stop::Broken(why) => End::Failed(reason(&why)),
+            Stop::Broken(why) => End::Broken(reason(&why)),
         }
     }
 }
