@@ -55,7 +55,7 @@ pub use crate::{
     identity::Identity,
     link::{LinkError, LinkSpeed},
     membership::Members,
-    run::{RunAsked, RunError, RunInbound, RunStream, opening},
+    run::{RunAsked, RunError, RunInbound, RunStream, STREAMS_PER_PEER_MAX, opening},
     shared::UPDATE_TIME_TO_LIVE,
     start::{StartError, start},
     status::ClockOffset,

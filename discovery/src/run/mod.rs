@@ -13,10 +13,8 @@ mod stream;
 
 pub use self::{
     inbound::{RunAsked, RunInbound},
+    open::STREAMS_PER_PEER_MAX,
     service::RunError,
     stream::RunStream,
 };
-pub(crate) use self::{
-    open::{OpenStreams, STREAMS_PER_PEER_MAX},
-    service::Runs,
-};
+pub(crate) use self::{open::OpenStreams, service::Runs};

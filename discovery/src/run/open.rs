@@ -10,7 +10,7 @@ use std::{
 use libp2p::PeerId;
 
 /// Streams of one peer, in both directions. A connection has 256 streams, and direct requests take a part of them.
-pub(crate) const STREAMS_PER_PEER_MAX: usize = 128;
+pub const STREAMS_PER_PEER_MAX: usize = 128;
 /// Streams of all peers.
 const STREAMS_MAX: usize = 512;
 

@@ -133,6 +133,15 @@ impl CliError {
         CliError::Failed { message: message.into(), exit: Exit::Run(code) }
     }
 
+    /// The same for any error, but of what was typed and of one with such a code already.
+    pub fn in_run(code: u8, error: CliError) -> CliError {
+        if matches!(error.exit(), Exit::Usage | Exit::Run(_)) {
+            return error;
+        }
+        let hint = error.hint();
+        hint.into_iter().fold(CliError::of_run(code, error.to_string()), CliError::hinted)
+    }
+
     /// A plan was asked and there is none.
     pub fn no_placement(why: &str) -> CliError {
         CliError::Failed { message: format!("no placement: {why}"), exit: Exit::NoPlacement }

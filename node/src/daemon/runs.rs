@@ -11,6 +11,7 @@ use crate::{
     run::{
         Confinement, Keepers, cgroup,
         confine::NOTE_FILE,
+        files::serve::Stores,
         site::{RunSite, RunTerms},
     },
     runtime::{audit::AuditLog, clock::Clock},
@@ -46,15 +47,17 @@ pub fn site(
         let settings = &config.settings;
         let scratch_in = settings.runner_scratch.clone().unwrap_or_else(std::env::temp_dir);
         let spool_bytes = settings.runner_spool_mib << 20;
-        let files_in = data_dir.path().join(FILES_DIRECTORY);
-        Ok(RunTerms { grace_max: GRACE_MAX, spool_bytes, scratch_in, files_in, confinement })
+        if ledger.lock().hosts().count() > 1 {
+            warn!("the commands of all hosts of this site run on this machine; give each machine a node of its own");
+        }
+        Ok(RunTerms { grace_max: GRACE_MAX, spool_bytes, scratch_in, confinement })
     });
     let terms = terms.transpose().map_err(DaemonError::Runs)?;
     let root = data_dir.path().join(RUNS_DIRECTORY);
     // What an earlier configuration has left running is still watched and ended.
     let has_keepers = terms.is_some() || root.exists();
     let keepers = has_keepers.then(|| Keepers::open(&root)).transpose().map_err(DaemonError::Runs)?;
-    let runner = (keepers.map(Arc::new), terms);
+    let runner = (keepers.map(Arc::new), terms, Stores::at(&data_dir.path().join(FILES_DIRECTORY)));
     let here = (discovery, grid.id.clone());
     let audit = Arc::new(AuditLog::at(data_dir.path()));
     Ok((Arc::new(RunSite::new(here, (ledger.clone(), usable.clone()), clock, audit.clone(), runner)), audit))

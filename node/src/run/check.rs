@@ -2,16 +2,24 @@
 //!
 //! Invariant: whoever is not the user of a reservation learns nothing of it, not even that it is there.
 
+use std::collections::BTreeMap;
+
 use broker::{
     ids::{HostId, RequestId, SeatNumber},
     ledger::{Booking, Books, Ledger},
     plan::Place,
     protocol::{AttemptId, Grant},
+    resources::ResourceName,
     time::{Time, Window},
     trust::PublicKey,
 };
 
 use crate::site::activation::base_named_by;
+
+/// The resource that limits memory.
+const MEMORY: &str = "memory";
+/// What a seat has that reserved no memory on a host of which others have all, in MiB: nothing would run with less.
+const MEMORY_MIB_MIN: u64 = 64;
 
 /// Why a seat is not the user's now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -82,14 +90,31 @@ impl NotNow {
     }
 }
 
+/// The requests that bookings say they lengthen. Each text is read once, as its signature takes a while to check.
+#[derive(Debug, Default)]
+pub struct Bases(BTreeMap<AttemptId, Option<RequestId>>);
+
+impl Bases {
+    /// Reads those that are new, and forgets those that are gone.
+    pub fn read<B: Books>(&mut self, ledger: &Ledger<B>) {
+        let mut before = std::mem::take(&mut self.0);
+        let signed = ledger.of_users().filter_map(|booking| Some((&booking.attempt, booking.statement.as_deref()?)));
+        self.0.extend(signed.map(|(attempt, statement)| {
+            let known = before.remove(attempt);
+            (attempt.clone(), known.unwrap_or_else(|| base_named_by(statement)))
+        }));
+    }
+}
+
 /// Until when a user has a seat on `host` without a gap, with everything that lengthens his reservation; none when he does not have it now.
 pub fn seat_end<B: Books>(
-    ledger: &Ledger<B>,
+    (ledger, bases): (&Ledger<B>, &Bases),
     (request, seat): (&RequestId, SeatNumber),
     (user, host): (&PublicKey, &HostId),
     now: Time,
 ) -> Option<Time> {
-    let lengthens = |booking: &Booking| booking.statement.as_deref().and_then(base_named_by).as_ref() == Some(request);
+    let lengthens =
+        |booking: &Booking| bases.0.get(&booking.attempt).is_some_and(|base| base.as_ref() == Some(request));
     let windows = ledger.of_users().flat_map(|booking| {
         let is_his = !booking.is_held() && booking.user_key.as_ref() == Some(user);
         let is_base = booking.attempt.request == *request;
@@ -100,6 +125,19 @@ pub fn seat_end<B: Books>(
     windows.sort_by_key(|window| window.start);
     let end = windows.iter().fold(now, |end, window| if window.start <= end { end.max(window.end) } else { end });
     (end > now).then_some(end)
+}
+
+/// The memory that a seat may have from now on, in MiB: what it has reserved, else what others leave of that of its host; none where the
+/// host does not count it.
+pub fn memory_of<B: Books>(ledger: &Ledger<B>, grant: &Grant, now: Time) -> Option<u64> {
+    let is_memory = |name: &ResourceName| name.as_str() == MEMORY;
+    if let Some((_, reserved)) = grant.amounts.iter().find(|(name, _)| is_memory(name)) {
+        return Some(reserved.0);
+    }
+    let books = ledger.hosts().find(|books| books.host().id == *grant.host())?;
+    let (name, capacity) = books.host().capacity.iter().find(|(name, _)| is_memory(name))?;
+    let promised = books.promised().peak(name, Window { start: now, end: grant.window.end });
+    Some(capacity.0.saturating_sub(promised.0).max(MEMORY_MIB_MIN))
 }
 
 /// What a seat of a request has here, if its user may use it at `now`; `is_usable` knows of which bookings the hosts are.
@@ -178,7 +216,7 @@ mod tests {
         records.push(booked("mine", None, (100, 200)));
         let host = Host {
             id: HostId::new("h1").unwrap(),
-            capacity: serde_json::from_value(json!({"cpu": 4000})).unwrap(),
+            capacity: serde_json::from_value(json!({"cpu": 4000, "memory": 8192})).unwrap(),
             attributes: Default::default(),
             speed: Speed::REFERENCE,
             tariff: Default::default(),
@@ -218,10 +256,42 @@ mod tests {
     }
 
     #[test]
+    fn a_seat_that_reserved_no_memory_has_what_others_leave() {
+        let with = |request: &str, memory: u64, window| {
+            let mut record = serde_json::to_value(booked(request, None, window)).unwrap();
+            record["grants"][0]["amounts"] = json!({"cpu": 1000, "memory": memory});
+            serde_json::from_value::<BookingRecord>(record).unwrap()
+        };
+        let all = ledger(&[
+            with("now", 5000, (150, 180)),
+            with("later", 2000, (170, 300)),
+            with("over", 8192, (50, 100)),
+            with("after", 8192, (300, 400)),
+        ]);
+        let memory = |request: &str, now: i64| {
+            let request = RequestId::new(request).unwrap();
+            let grant =
+                usable_seat(&all, (&request, SeatNumber(2)), &testing::public(1), (Time(now), |_: &AttemptId| true))
+                    .unwrap();
+            memory_of(&all, &grant, Time(now))
+        };
+        assert_eq!([memory("now", 150), memory("later", 170)], [Some(5000), Some(2000)]);
+        assert_eq!([memory("mine", 100), memory("mine", 180)], [Some(8192 - 7000), Some(8192 - 2000)]);
+        let full = ledger(&[with("full", 8192, (100, 200))]);
+        let mine = RequestId::new("mine").unwrap();
+        let grant =
+            usable_seat(&full, (&mine, SeatNumber(2)), &testing::public(1), (Time(100), |_: &AttemptId| true)).unwrap();
+        assert_eq!(memory_of(&full, &grant, Time(100)), Some(MEMORY_MIB_MIN));
+    }
+
+    #[test]
     fn a_seat_lasts_as_long_as_what_lengthens_it_without_a_gap() {
         let end = |ledger: &Ledger, host: &str, now: i64| {
             let (request, host) = (RequestId::new("mine").unwrap(), HostId::new(host).unwrap());
-            seat_end(ledger, (&request, SeatNumber(2)), (&testing::public(1), &host), Time(now)).map(|end| end.0)
+            let mut bases = Bases::default();
+            bases.read(ledger);
+            let end = seat_end((ledger, &bases), (&request, SeatNumber(2)), (&testing::public(1), &host), Time(now));
+            end.map(|end| end.0)
         };
         let plain = ledger(&[]);
         assert_eq!([99, 100, 199, 200].map(|now| end(&plain, "h1", now)), [None, Some(200), Some(200), None]);

@@ -29,7 +29,7 @@ use tracing::{debug, info, warn};
 use super::{
     Confinement, Keepers, RunError, RunId, RunNumber, RunOrder, Task,
     carry::carry,
-    check::{seat_end, usable_seat},
+    check::{Bases, memory_of, seat_end, usable_seat},
     files::{
         order::{FilesOrder, FilesWish, Patterns},
         serve::{self, SeatFiles, Stores, Work},
@@ -57,9 +57,9 @@ const REST_FOR: Span = Span(5);
 /// How often it is seen whether the seats of what runs are still booked.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// What a seat has of a resource, where its host counts that.
-fn amount(grant: &Grant, resource: &str) -> Option<u64> {
-    grant.amounts.iter().find(|(name, _)| name.as_str() == resource).map(|(_, amount)| amount.0)
+/// What a seat has of the processors, in thousandths of one, where its host counts them.
+fn cpu_of(grant: &Grant) -> Option<u64> {
+    grant.amounts.iter().find(|(name, _)| name.as_str() == "cpu").map(|(_, amount)| amount.0)
 }
 
 /// What the user of a run is told whose seat is gone.
@@ -79,8 +79,6 @@ pub struct RunTerms {
     pub spool_bytes: u64,
     /// Where scratch directories are made.
     pub scratch_in: PathBuf,
-    /// Where files of users are kept that runs to come want.
-    pub files_in: PathBuf,
     /// How commands are confined, but for what depends on the seat.
     pub confinement: Confinement,
 }
@@ -111,12 +109,16 @@ pub struct RunSite {
     keepers: Option<Arc<Keepers>>,
     /// None where the owner lets nothing start.
     terms: Option<RunTerms>,
+    /// Where files of users are kept that runs to come want.
+    stores: Stores,
     /// Places for connections of users to runs, here and elsewhere.
     places: Arc<Semaphore>,
     /// What carries connections between seats.
     forwarders: Arc<Forwarders>,
     /// What was started, until it is known to be over.
     started: Mutex<BTreeMap<RunId, Watched>>,
+    /// Locked before the ledger.
+    bases: Mutex<Bases>,
 }
 
 impl RunSite {
@@ -126,7 +128,7 @@ impl RunSite {
         (ledger, usable): (SharedLedger, Usable),
         clock: Clock,
         audit: Arc<AuditLog>,
-        (keepers, terms): (Option<Arc<Keepers>>, Option<RunTerms>),
+        (keepers, terms, stores): (Option<Arc<Keepers>>, Option<RunTerms>, Stores),
     ) -> RunSite {
         let known = keepers.as_ref().map(|keepers| keepers.list()).transpose().unwrap_or_default();
         let known: Vec<KeptRun> = known.into_iter().flatten().collect();
@@ -136,7 +138,8 @@ impl RunSite {
         let started = known.iter().map(|run| (RunId::of(&run.task), Watched::of(&run.task))).collect();
         let site = discovery.site_id().clone();
         let (places, started) = (Arc::new(Semaphore::new(STREAMS_MAX)), Mutex::new(started));
-        RunSite { site, grid, ledger, usable, clock, audit, keepers, terms, places, forwarders, started }
+        let bases = Mutex::default();
+        RunSite { site, grid, ledger, usable, clock, audit, keepers, terms, stores, places, forwarders, started, bases }
     }
 
     /// The keepers, where anything runs or has run.
@@ -152,7 +155,7 @@ impl RunSite {
     /// Takes streams until discovery stops.
     pub async fn serve(self: Arc<RunSite>, inbound: Option<RunInbound>) {
         let Some(mut inbound) = inbound else { return std::future::pending().await };
-        let mut streams = JoinSet::new();
+        let (mut streams, mut sweeping) = (JoinSet::new(), JoinSet::new());
         let mut sweep = tokio::time::interval(SWEEP_EVERY);
         let mut tidy = tokio::time::interval(TIDY_EVERY);
         loop {
@@ -162,7 +165,12 @@ impl RunSite {
                     None => return,
                 },
                 Some(_) = streams.join_next(), if !streams.is_empty() => {}
-                _ = sweep.tick() => self.sweep(),
+                // Disk, locks and signatures are nothing for the workers of the network.
+                _ = sweep.tick(), if sweeping.is_empty() => {
+                    let site = Arc::clone(&self);
+                    sweeping.spawn_blocking(move || site.sweep());
+                }
+                Some(_) = sweeping.join_next(), if !sweeping.is_empty() => {}
                 _ = tidy.tick() => self.tidy(),
             }
         }
@@ -229,10 +237,10 @@ impl RunSite {
         user: PublicKey,
         (now, from): (Time, &SiteId),
     ) -> Result<Opened, Answer> {
-        let FilesOrder { request, seat, wish, .. } = order;
-        let stores = || -> Result<Stores, Answer> { Ok(self.terms.as_ref().ok_or_else(nothing_runs)?.stores()) };
-        let of_last_run = || -> Result<(RunId, SeatFiles), Answer> {
-            let id = latest(keepers, (&request, seat, None), user).map_err(|error| answer_of(&error))?;
+        let FilesOrder { request, seat, run, wish, .. } = order;
+        let stores = || self.terms.as_ref().map(|_| &self.stores).ok_or_else(nothing_runs);
+        let of_run = || -> Result<(RunId, SeatFiles), Answer> {
+            let id = latest(keepers, (&request, seat, run), user).map_err(|error| answer_of(&error))?;
             let files = keepers.files(&id).map_err(|error| answer_of(&error))?;
             Ok((id, files))
         };
@@ -245,14 +253,14 @@ impl RunSite {
                 Ok(Opened::Files(Work::Keep { store, manifest }, None))
             }
             FilesWish::Put { manifest, directory } => {
-                let (id, seat) = of_last_run()?;
+                let (id, seat) = of_run()?;
                 self.usable(&id, now)?;
                 let store = stores()?.of(&user, &id.request);
                 self.note("put files", &id, from);
                 Ok(Opened::Files(Work::Put { store, manifest, seat, directory }, None))
             }
             FilesWish::Get { patterns, forgets } => {
-                let (id, seat) = of_last_run()?;
+                let (id, seat) = of_run()?;
                 let patterns = Patterns::of(&patterns).map_err(|error| Answer::Refused(error.to_string()))?;
                 self.note("get files", &id, from);
                 Ok(Opened::Files(Work::Get { seat, patterns }, forgets.then_some(id)))
@@ -306,15 +314,20 @@ impl RunSite {
         let terms = self.terms.as_ref().ok_or_else(nothing_runs)?;
         let grant = self.usable(&id, now)?;
         let host = grant.host().clone();
-        let end = seat_end(&self.ledger.lock(), (&id.request, id.seat), (&user, &host), now);
-        let stores = terms.stores();
-        if order.files.is_some_and(|manifest| !stores.has(&user, &order.request, &manifest)) {
+        let (end, memory_mib) = {
+            let mut bases = locked(&self.bases);
+            let ledger = self.ledger.lock();
+            bases.read(&ledger);
+            let end = seat_end((&*ledger, &*bases), (&id.request, id.seat), (&user, &host), now);
+            (end, memory_of(&ledger, &grant, now))
+        };
+        if order.files.is_some_and(|manifest| !self.stores.has(&user, &order.request, &manifest)) {
             return Err(Answer::Refused("the files of the order are not at this site; send them first".to_owned()));
         }
         let bound = order.peers.as_ref().map(|peers| listen(terms, peers, order.rank)).transpose()?;
         let task = Task {
             addresses: bound.as_ref().map(|bound| bound.addresses.clone()).unwrap_or_default(),
-            files: order.files.map(|_| stores.of(&user, &order.request)),
+            files: order.files.map(|_| self.stores.of(&user, &order.request)),
             order,
             user,
             host,
@@ -322,11 +335,7 @@ impl RunSite {
             grace: terms.grace_max.min(Duration::from_secs(grant.window.duration().0) / GRACE_PART),
             spool_bytes: terms.spool_bytes,
             scratch_in: terms.scratch_in.clone(),
-            confinement: Confinement {
-                memory_mib: amount(&grant, "memory"),
-                cpu_millicores: amount(&grant, "cpu"),
-                ..terms.confinement.clone()
-            },
+            confinement: Confinement { memory_mib, cpu_millicores: cpu_of(&grant), ..terms.confinement.clone() },
         };
         keepers.start(&task, now).map_err(|error| answer_of(&error))?;
         locked(&self.started).insert(id.clone(), Watched::of(&task));
@@ -339,20 +348,19 @@ impl RunSite {
 
     /// Removes the files of reservations and runs that are over.
     fn tidy(self: &Arc<RunSite>) {
-        let Some(terms) = &self.terms else { return };
-        let (stores, now) = (terms.stores(), self.clock.now().utc);
+        let Some(keepers) = self.keepers.clone() else { return };
+        let (stores, now) = (self.stores.clone(), self.clock.now().utc);
         let wanted: BTreeSet<PathBuf> = {
             let ledger = self.ledger.lock();
             let goes_on = |booking: &&Booking| booking.grants.iter().any(|grant| grant.window.end > now);
             let of_users = ledger.of_users().filter(goes_on);
             of_users.filter_map(|one| Some(stores.of(one.user_key.as_ref()?, &one.attempt.request))).collect()
         };
-        let keepers = self.keepers.clone();
         tokio::task::spawn_blocking(move || {
             if let Err(error) = stores.keep_only(&wanted) {
                 warn!(%error, "files of reservations that are over cannot be removed");
             }
-            if let Some(Err(error)) = keepers.map(|keepers| keepers.remove_old_files(now)) {
+            if let Err(error) = keepers.remove_old_files(now) {
                 warn!(%error, "files of runs that are over");
             }
         });
@@ -372,31 +380,26 @@ impl RunSite {
         });
     }
 
-    /// Tells keepers what has become of the seats of what runs. What could not be told is told by a later sweep.
+    /// Tells keepers what has become of the seats of what runs; may block. What could not be told is told by a later sweep.
     fn sweep(self: &Arc<RunSite>) {
-        if let Some(keepers) = self.keepers.clone().filter(|_| !self.forwarders.is_idle()) {
-            let forwarders = Arc::clone(&self.forwarders);
-            tokio::task::spawn_blocking(move || forwarders.sweep(&keepers));
-        }
+        let Some(keepers) = self.keepers() else { return };
+        self.forwarders.sweep(keepers);
         let now = self.clock.now().utc;
         let mut started = locked(&self.started);
-        started.retain(|_, watched| watched.deadline + REST_FOR > now);
+        started.retain(|id, watched| watched.deadline + REST_FOR > now && !keepers.has_ended(id));
+        let over = started.iter().filter(|(_, watched)| watched.deadline <= now);
+        let over: Vec<RunId> = over.map(|(id, _)| id.clone()).collect();
         let changed: Vec<(RunId, Watched, Option<Time>)> = {
+            let mut bases = locked(&self.bases);
             let ledger = self.ledger.lock();
+            bases.read(&ledger);
             let changed = |(id, watched): (&RunId, &Watched)| {
                 let is_over = watched.deadline <= now;
-                let end = seat_end(&ledger, (&id.request, id.seat), (&id.user, &watched.host), now);
+                let end = seat_end((&*ledger, &*bases), (&id.request, id.seat), (&id.user, &watched.host), now);
                 (!is_over && end != Some(watched.deadline)).then(|| (id.clone(), watched.clone(), end))
             };
             started.iter().filter_map(changed).collect()
         };
-        let over: Vec<RunId> =
-            started.iter().filter(|(_, watched)| watched.deadline <= now).map(|(id, _)| id.clone()).collect();
-        let Some(keepers) = self.keepers() else { return };
-        if !over.is_empty() {
-            let keepers = Arc::clone(keepers);
-            tokio::task::spawn_blocking(move || over.iter().for_each(|id| keepers.end_rest(id)));
-        }
         for (id, watched, end) in changed {
             // Not there twice while its keeper is told.
             started.remove(&id);
@@ -420,6 +423,8 @@ impl RunSite {
                 locked(&site.started).insert(id, Watched { deadline, ..watched });
             });
         }
+        drop(started);
+        over.iter().for_each(|id| keepers.end_rest(id));
     }
 }
 
@@ -431,12 +436,6 @@ enum Opened {
     Peer(Target),
     /// For files; the run is forgotten when they have come over.
     Files(Work, Option<RunId>),
-}
-
-impl RunTerms {
-    fn stores(&self) -> Stores {
-        Stores::at(&self.files_in)
-    }
 }
 
 /// What listens for the other seats of a run.

@@ -43,6 +43,7 @@ fn watch(
     let client = context.connect_as(&args.key)?;
     let view: RequestView = client.get(&path_of(&client, &args.selector)?)?;
     let hosts = seats::chosen(&view, &args.on)?;
+    seats::check_streams(&client, &hosts)?;
     let (grid, opener) = signing::opener(context, &client, &args.key)?;
     let terms = Terms { is_attached: true, is_watched: !takes_end, ..Terms::default() };
     let wishes: Result<Vec<Wish>, CliError> = hosts.iter().map(|host| seats::attach(&grid, &view.id, host)).collect();

@@ -61,17 +61,13 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
     if !args.fetch.is_empty() {
         Patterns::of(&args.fetch).map_err(|error| CliError::of_flag("--fetch", error))?;
     }
-    let client = context.connect_as(&args.key)?;
-    let view = match &args.within {
-        Some(selector) => client.get(&path_of(&client, selector)?)?,
-        None => reserve(context, &client, args)?,
-    };
+    let (client, view) = find(context, args).map_err(|error| CliError::in_run(code::NO_RESERVATION, error))?;
     let is_own = args.within.is_none() && !args.keep;
     let ended = run_in(context, &client, args, (&environment, each.as_ref(), sent.as_ref()), &view);
     if is_own && !matches!(ended, Ok(JobEnd::Left(_))) {
         give_back(&client, &view);
     }
-    Ok(match ended? {
+    Ok(match ended.map_err(|error| CliError::in_run(code::NOT_READY, error))? {
         JobEnd::Over(code) => Exit::Run(code),
         JobEnd::Left(code) => {
             let id = safe(view.id.as_str());
@@ -85,6 +81,16 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
     })
 }
 
+/// The reservation to run in, and the node that knows it.
+fn find(context: &Context, args: &RunArgs) -> Result<(Client, RequestView), CliError> {
+    let client = context.connect_as(&args.key)?;
+    let view = match &args.within {
+        Some(selector) => client.get(&path_of(&client, selector)?)?,
+        None => reserve(context, &client, args)?,
+    };
+    Ok((client, view))
+}
+
 /// A reservation that stands.
 fn reserve(context: &Context, client: &Client, args: &RunArgs) -> Result<RequestView, CliError> {
     let request = with_budget(client, request::checked(None, &args.request, &context.now)?, context.usual_budget()?)?;
@@ -96,10 +102,7 @@ fn reserve(context: &Context, client: &Client, args: &RunArgs) -> Result<Request
     if view.state.is_reserved() {
         return Ok(view);
     }
-    let error = CliError::Unreserved(Box::new(view));
-    let hint = error.hint();
-    let error = CliError::of_run(code::NO_RESERVATION, error.to_string());
-    Err(hint.into_iter().fold(error, CliError::hinted))
+    Err(CliError::Unreserved(Box::new(view)))
 }
 
 /// The rest of the time, for others. What cannot be given back now ends with its window.
@@ -119,6 +122,7 @@ fn run_in(
     view: &RequestView,
 ) -> Result<JobEnd, CliError> {
     let hosts = seats::chosen(view, &args.on)?;
+    seats::check_streams(client, &hosts)?;
     let path = request_path(view.id.as_str());
     let begins_ms = view.reservation.as_ref().map_or(0, |reservation| reservation.start.0.saturating_mul(1000));
     if begins_ms > i64::try_from(unix_ms()).unwrap_or(i64::MAX) {
@@ -208,7 +212,7 @@ fn send(courier: &Courier<'_>, hosts: &[&ReservedHost], sent: &Sent) -> Result<(
 
 /// Fetches what is wanted of the files of all seats; the exit code of the run that has ended with `code`.
 fn fetch(courier: &Courier<'_>, hosts: &[&ReservedHost], args: &RunArgs, code: u8) -> u8 {
-    let mut code = code;
+    let mut largest = code;
     for (rank, host) in hosts.iter().enumerate() {
         let directory = args.into.join(format!("seat-{rank}"));
         match seats::block_on(courier.fetch(host, (&args.fetch, true), &directory)) {
@@ -216,11 +220,11 @@ fn fetch(courier: &Courier<'_>, hosts: &[&ReservedHost], args: &RunArgs, code: u
             Ok(_) => {}
             Err(error) => {
                 remark(&error.to_string());
-                code = code.max(1);
+                largest = largest.max(code::UNKNOWN);
             }
         }
     }
-    code
+    largest
 }
 
 /// What the command finds in its environment.

@@ -6,9 +6,10 @@ use std::{
 };
 
 use broker::{
-    ids::{RequestId, SeatNumber},
+    ids::{RequestId, SeatNumber, SiteId},
     time::Time,
 };
+use discovery::STREAMS_PER_PEER_MAX;
 use tokio::{
     runtime::{self, Runtime},
     sync::mpsc,
@@ -57,6 +58,33 @@ pub fn chosen<'v>(view: &'v RequestView, on: &[u32]) -> Result<Vec<&'v ReservedH
         )
         .hinted(format!("kolo repair {} replaces it, or leave it out with --on", view.id))),
         None => Ok(seats),
+    }
+}
+
+/// Whether the user's node carries streams to all these seats at once.
+///
+/// # Errors
+/// When there are too many at one other site.
+pub fn check_streams(client: &Client, hosts: &[&ReservedHost]) -> Result<(), CliError> {
+    let mut seats = BTreeMap::<&SiteId, usize>::new();
+    hosts.iter().for_each(|host| *seats.entry(&host.site).or_default() += 1);
+    let many = |count: &usize| *count > STREAMS_PER_PEER_MAX;
+    if !seats.values().any(many) {
+        return Ok(());
+    }
+    let own = client.challenge("GET", "/v1/requests")?.site;
+    match hosts.iter().find(|host| host.site != own && many(&seats[&host.site])) {
+        None => Ok(()),
+        Some(host) => {
+            let (count, site) = (seats[&host.site], &host.site_name);
+            let message = format!(
+                "{count} seats are at site {site}, and a node reaches at most {STREAMS_PER_PEER_MAX} of another site at once"
+            );
+            let hint = format!(
+                "choose some with --on, or call the node of {site} itself (--api), which reaches all of its own"
+            );
+            Err(CliError::of_run(code::NOT_READY, message).hinted(hint))
+        }
     }
 }
 

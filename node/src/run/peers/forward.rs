@@ -190,11 +190,6 @@ impl Forwarders {
         }
     }
 
-    /// Whether nothing is carried for any run.
-    pub fn is_idle(&self) -> bool {
-        locked(&self.runs).is_empty()
-    }
-
     /// Where a connection leads that the site `from` wants to a seat here.
     ///
     /// # Errors
