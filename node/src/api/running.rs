@@ -57,7 +57,7 @@ impl RunningView {
             seat: order.seat,
             run: order.run.0,
             user_key: kept.task.user.to_string(),
-            command: order.command.clone(),
+            command: order.shown(),
             pid,
             end: kept.task.deadline,
         })

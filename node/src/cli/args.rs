@@ -15,7 +15,7 @@ use super::{
     local_args::LocalArgs,
     output::OutputFormat,
     request_args::{ExtendArgs, PlanArgs, SlotsArgs, SubmitArgs},
-    run_args::{AttachArgs, CpArgs, LogsArgs, PsArgs, RunArgs},
+    run_args::{AttachArgs, CpArgs, LogsArgs, PsArgs, RunArgs, SshArgs, SshConfigArgs, SshProxyArgs},
     token_args::TokenArgs,
 };
 use crate::{
@@ -87,6 +87,12 @@ pub enum Command {
     Logs(LogsArgs),
     /// List what runs on the seats of your reservations
     Ps(PsArgs),
+    /// Log in to a seat by the `ssh` that is installed here, or run a command there
+    Ssh(SshArgs),
+    /// Print what `ssh`, `scp`, `rsync` and editors need to reach the seats of a reservation, for ~/.ssh/config
+    SshConfig(SshConfigArgs),
+    /// Carry SSH to a seat on the standard input and output, as a ProxyCommand
+    SshProxy(SshProxyArgs),
     /// Copy files into the directory of what runs on a seat, or from there
     Cp(CpArgs),
     /// Show where a request would be placed; nothing is held
@@ -133,6 +139,10 @@ pub enum Command {
     Reload,
     /// Make a grid, invite to it, revoke, show it
     Grid(GridArgs),
+    /// Make your key, or take a key of SSH as yours
+    Login(LoginArgs),
+    /// Show your key, and who you are in which grid and to the node that answers
+    Whoami(WhoamiArgs),
     /// Join a grid with a token
     Join(JoinArgs),
     /// Check a data directory and its node, and say how to repair what is wrong
@@ -145,6 +155,9 @@ pub enum Command {
     /// Keep the run of a seat (the node starts this)
     #[command(hide = true)]
     Keeper(KeeperArgs),
+    /// Speak SSH with one client on the standard input and output (the node starts this in a sandbox)
+    #[command(hide = true)]
+    SshServer(SshServerArgs),
 }
 
 /// `kolo list`
@@ -319,6 +332,30 @@ pub struct KeeperArgs {
     /// The directory of the run
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+}
+
+/// `kolo login`
+#[derive(Debug, Clone, Args)]
+pub struct LoginArgs {
+    /// Take this private key of SSH, of kind Ed25519 and without a passphrase, instead of making one
+    #[arg(long, value_name = "FILE")]
+    pub ssh_key: Option<PathBuf>,
+}
+
+/// `kolo whoami`
+#[derive(Debug, Clone, Args)]
+pub struct WhoamiArgs {
+    /// The key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `kolo ssh-server`.
+#[derive(Debug, Clone, Args)]
+pub struct SshServerArgs {
+    /// The keys that are let in
+    #[arg(value_name = "KEY")]
+    pub keys: Vec<String>,
 }
 
 /// `kolo repair`.

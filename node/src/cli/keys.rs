@@ -31,6 +31,12 @@ impl Keys {
         Keys { named: None, wallets }
     }
 
+    /// The files with keys that are there, the first one first.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let files = self.wallets.iter().map(|wallet| wallet.key_path().to_owned());
+        files.filter(|file| file.exists()).collect()
+    }
+
     /// Whether there is a key, or one was named and its absence is to be complained about.
     pub fn may_exist(&self) -> bool {
         self.named.is_some() || self.wallets.iter().any(|wallet| wallet.key_path().exists())

@@ -51,6 +51,9 @@ pub struct RunArgs {
     /// Which seats get the standard input
     #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
     pub stdin: StdinTo,
+    /// Give the command a terminal, with all keys of this one; on one seat. Enter ~. leaves it running
+    #[arg(long, conflicts_with_all = ["each", "detach", "stdin"])]
+    pub pty: bool,
     /// A variable of the command's environment; without a value that of this one; may be repeated
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
@@ -108,6 +111,53 @@ pub struct CpArgs {
     pub key: KeyArgs,
 }
 
+/// How SSH reaches a seat.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SshKeyArgs {
+    /// Your private key for SSH, of kind Ed25519, with its public one in FILE.pub [default: ssh.key beside user.key, made when it is not there]
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
+    /// The key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
+/// `kolo ssh`
+#[derive(Debug, Args)]
+pub struct SshArgs {
+    /// The seat: id of the reservation, unique beginning of an id, label, or `last`, and behind it the seat, from 0 on, where there are several
+    #[arg(value_name = "REQUEST[/SEAT]")]
+    pub seat: String,
+    /// The keys.
+    #[command(flatten)]
+    pub keys: SshKeyArgs,
+    /// What `ssh` gets as well, behind --: a command, or its own options
+    #[arg(last = true, value_name = "ARGUMENT")]
+    pub arguments: Vec<String>,
+}
+
+/// `kolo ssh-config`
+#[derive(Debug, Args)]
+pub struct SshConfigArgs {
+    /// Id of the reservation, unique beginning of an id, label, or `last`
+    #[arg(value_name = "REQUEST")]
+    pub selector: String,
+    /// The keys.
+    #[command(flatten)]
+    pub keys: SshKeyArgs,
+}
+
+/// `kolo ssh-proxy`
+#[derive(Debug, Args)]
+pub struct SshProxyArgs {
+    /// The seat, as for `kolo ssh`
+    #[arg(value_name = "REQUEST[/SEAT]")]
+    pub seat: String,
+    /// The keys.
+    #[command(flatten)]
+    pub keys: SshKeyArgs,
+}
+
 /// `kolo attach`
 #[derive(Debug, Args)]
 pub struct AttachArgs {
@@ -117,6 +167,9 @@ pub struct AttachArgs {
     /// Which seats get the standard input
     #[arg(long, value_enum, default_value_t = StdinTo::None, value_name = "WHICH")]
     pub stdin: StdinTo,
+    /// The command has a terminal: it gets all keys of this one; one seat. Enter ~. leaves it running
+    #[arg(long, conflicts_with = "stdin")]
+    pub pty: bool,
 }
 
 /// `kolo logs`

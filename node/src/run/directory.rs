@@ -19,6 +19,7 @@ use super::{
     cgroup::Cgroup,
     confine::Confinement,
     frame::{End, Output},
+    home::Home,
     order::RunOrder,
     removal::remove_tree,
     spool::Spool,
@@ -54,6 +55,9 @@ pub struct Task {
     /// Where the seats of the run are reached from this one, by rank; nowhere when they are not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Ipv4Addr>,
+    /// The directory of the seat, that sessions of SSH begin in; others have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<Home>,
     /// How the command is confined.
     pub confinement: Confinement,
 }

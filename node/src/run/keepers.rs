@@ -34,6 +34,7 @@ use super::{
     directory::{DirectoryError, RunDirectory, Task},
     files::serve::SeatFiles,
     frame::{End, reason},
+    home::{self, Home},
     keeper::{
         connection::{OF_OWNER, OF_USER},
         environment,
@@ -247,6 +248,27 @@ impl Keepers {
         Ok(id)
     }
 
+    /// Gives a session of SSH the directory of its seat, and that of the newest run which goes on there.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn settle(&self, task: &mut Task) -> Result<(), RunError> {
+        let _one_at_a_time = locked(&self.started);
+        let seat = self.seat(&RunId::of(task));
+        let owner = task.confinement.owner()?;
+        let made = home::of_seat(&seat, &task.scratch_in, owner);
+        let directory = made.map_err(system("there is no directory of the seat"))?;
+        let runs = self.directories(Some(&seat))?.into_iter().filter_map(|run| {
+            let order = run.task().ok()?.order;
+            let goes_on = order.ssh_keys.is_empty() && matches!(state_of(&run), Ok(RunState::Running { .. }));
+            Some((order.run, run.scratch().ok()??)).filter(|_| goes_on)
+        });
+        let run = runs.max().map(|(_, scratch)| scratch);
+        task.confinement.paths.extend(run.iter().chain([&directory]).cloned());
+        task.home = Some(Home { directory, run });
+        Ok(())
+    }
+
     /// A stream to the keeper of a run, whose next byte in is its user's first. A run whose keeper is gone gets one again, that tells what
     /// is left of it.
     ///
@@ -318,7 +340,7 @@ impl Keepers {
         Ok(())
     }
 
-    /// Removes the files of runs that are over, and their windows for longer than [`FILES_KEPT_FOR`].
+    /// Removes the files of runs and seats that are over, and their windows for longer than [`FILES_KEPT_FOR`].
     ///
     /// # Errors
     /// When the runs cannot be listed.
@@ -333,6 +355,17 @@ impl Keepers {
                 && let Err(error) = directory.remove_scratch()
             {
                 warn!(%error, "the files of a run that is over cannot be removed");
+            }
+        }
+        for seat in self.seats()? {
+            let is_late =
+                read_last(&seat).is_ok_and(|last| last.is_some_and(|last| last.deadline + FILES_KEPT_FOR < now));
+            let is_used = |run: &RunDirectory| !matches!(state_of(run), Ok(RunState::Ended(_)));
+            if is_late
+                && !self.directories(Some(&seat))?.iter().any(is_used)
+                && let Err(error) = home::remove(&seat)
+            {
+                warn!(%error, "the directory of a seat that is over cannot be removed");
             }
         }
         Ok(())
@@ -354,15 +387,18 @@ impl Keepers {
         self.say(id, &OwnerWord::Deadline(deadline))
     }
 
-    /// The last run of a seat.
+    /// The last run of a command on a seat: a session of SSH is nothing that anybody comes back to.
     ///
     /// # Errors
     /// [`RunError::Unknown`] when there is none.
     pub fn latest(&self, user: PublicKey, request: &RequestId, seat: SeatNumber) -> Result<RunId, RunError> {
         let id = |run| RunId { user, request: request.clone(), seat, run };
         let directories = self.directories(Some(&self.seat(&id(RunNumber(0)))))?;
-        let numbers = directories.iter().filter_map(|directory| directory.path().file_name()?.to_str()?.parse().ok());
-        numbers.max().map(|number| id(RunNumber(number))).ok_or(RunError::Unknown)
+        let number = |directory: &RunDirectory| directory.path().file_name()?.to_str()?.parse().ok();
+        let mut ids: Vec<RunId> = directories.iter().filter_map(number).map(|number| id(RunNumber(number))).collect();
+        ids.sort_unstable_by_key(|id| std::cmp::Reverse(id.run));
+        let is_command = |id: &RunId| self.directory(id).task().is_ok_and(|task| task.order.ssh_keys.is_empty());
+        ids.into_iter().find(is_command).ok_or(RunError::Unknown)
     }
 
     /// All runs that there are, as their directories show them, with as much of their orders as people look at.
@@ -435,7 +471,7 @@ impl Keepers {
             let is_over = read_last(&seat).is_ok_and(|last| last.is_some_and(|last| last.deadline < now));
             if is_over
                 && self.directories(Some(&seat))?.is_empty()
-                && let Err(error) = remove_tree(&seat)
+                && let Err(error) = home::remove(&seat).and_then(|()| remove_tree(&seat))
             {
                 warn!(seat = %seat.display(), %error, "a seat cannot be forgotten");
             }

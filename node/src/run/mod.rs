@@ -10,6 +10,7 @@ pub mod confine;
 pub mod directory;
 pub mod files;
 pub mod frame;
+pub mod home;
 pub mod keeper;
 pub mod keepers;
 pub mod opening;
@@ -19,6 +20,7 @@ mod processes;
 mod removal;
 pub mod site;
 mod spool;
+pub mod ssh;
 
 pub use self::{
     confine::{Confinement, Runner},

@@ -16,7 +16,9 @@ use super::{
     files::manifest::ChunkHash,
     frame::TerminalSize,
     peers::order::{PeerSeat, Peers, PeersError},
+    ssh,
 };
+use crate::trust::ssh_key;
 
 /// Most bytes of command, environment and hosts together, as the operating system counts them: each text with a byte behind it.
 pub const TEXTS_BYTES_MAX: usize = 1024 * 1024;
@@ -61,8 +63,12 @@ pub struct RunOrder {
     /// Which of them reach each other at which ports, where any do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<Peers>,
-    /// The program and its arguments.
+    /// The program and its arguments; none with `ssh_keys`.
     pub command: Vec<String>,
+    /// Instead of a command the SSH server of the site runs, and speaks on the input and output: it lets in who holds one of these keys, each
+    /// a line such as `ssh-ed25519 AAAA...`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ssh_keys: Vec<String>,
     /// What is in its environment beside what the site sets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
@@ -139,6 +145,12 @@ pub enum OrderError {
     /// The seats cannot reach each other like this.
     #[error(transparent)]
     Peers(#[from] PeersError),
+    /// The SSH server has a use for nothing else.
+    #[error("an order for SSH has {0}")]
+    Ssh(&'static str),
+    /// A key for SSH cannot be used.
+    #[error(transparent)]
+    SshKey(#[from] ssh_key::KeyError),
     /// A terminal without lines or columns.
     #[error("a terminal of {} lines and {} columns", .0.rows, .0.columns)]
     Terminal(TerminalSize),
@@ -150,7 +162,9 @@ impl RunOrder {
     /// # Errors
     /// The first bound that it crosses, named.
     pub fn check(&self) -> Result<(), OrderError> {
-        if self.command.first().is_none_or(String::is_empty) {
+        if !self.ssh_keys.is_empty() {
+            self.check_ssh()?;
+        } else if self.command.first().is_none_or(String::is_empty) {
             return Err(OrderError::NoCommand);
         }
         self.check_variables()?;
@@ -186,6 +200,25 @@ impl RunOrder {
             }
         }
         (self.environment, self.hosts) = (BTreeMap::new(), Vec::new());
+    }
+
+    fn check_ssh(&self) -> Result<(), OrderError> {
+        let wrong = [
+            (self.ssh_keys.len() > ssh::KEYS_MAX, "more keys than are let in"),
+            (!self.command.is_empty(), "a command too"),
+            (self.terminal.is_some(), "a terminal of its own"),
+            (!self.has_stdin, "no input"),
+        ];
+        if let Some((_, what)) = wrong.iter().find(|(is_so, _)| *is_so) {
+            return Err(OrderError::Ssh(*what));
+        }
+        self.ssh_keys.iter().try_for_each(|line| ssh_key::read(line).map(drop)).map_err(OrderError::from)
+    }
+
+    /// What runs, for people.
+    #[must_use]
+    pub fn shown(&self) -> Vec<String> {
+        if self.ssh_keys.is_empty() { self.command.clone() } else { vec!["(ssh)".to_owned()] }
     }
 
     fn check_variables(&self) -> Result<(), OrderError> {
@@ -249,6 +282,7 @@ pub mod tests {
             hosts: vec!["a".to_owned(), "b".to_owned()],
             peers: None,
             command: command.iter().map(|&text| text.to_owned()).collect(),
+            ssh_keys: vec![],
             environment: BTreeMap::new(),
             directory: None,
             terminal: None,
@@ -304,6 +338,24 @@ pub mod tests {
         );
         let argument = order(&["x", &format!("{text}x")]).check().unwrap_err();
         assert_eq!(argument.to_string(), "argument 1 has 131072 bytes, at most 131071 are accepted");
+    }
+
+    #[test]
+    fn an_order_for_ssh_has_keys_and_input_and_nothing_else() {
+        let line = ssh_key::line(ssh_key::private(&[7; 32]).public_key()).unwrap();
+        let ssh = RunOrder { ssh_keys: vec![line.clone()], has_stdin: true, ..order(&[]) };
+        assert_eq!((ssh.check(), ssh.shown()), (Ok(()), vec!["(ssh)".to_owned()]));
+        let size = TerminalSize { rows: 24, columns: 80 };
+        for wrong in [
+            RunOrder { command: vec!["true".to_owned()], ..ssh.clone() },
+            RunOrder { has_stdin: false, ..ssh.clone() },
+            RunOrder { terminal: Some(size), ..ssh.clone() },
+            RunOrder { ssh_keys: vec![line; ssh::KEYS_MAX + 1], ..ssh.clone() },
+        ] {
+            assert!(matches!(wrong.check(), Err(OrderError::Ssh(_))), "{wrong:?}");
+        }
+        let key = RunOrder { ssh_keys: vec!["ada".to_owned()], ..ssh };
+        assert!(matches!(key.check(), Err(OrderError::SshKey(_))));
     }
 
     #[test]

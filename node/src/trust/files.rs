@@ -14,7 +14,7 @@ use data_encoding::HEXLOWER;
 use ed25519_dalek::SigningKey;
 use rand::{TryRng as _, rngs::SysRng};
 
-use super::error::TrustFileError;
+use super::{error::TrustFileError, ssh_key};
 
 /// The file in the founder's data directory with the root key of the grid.
 pub const ROOT_KEY_FILE: &str = "grid-root.key";
@@ -23,8 +23,8 @@ pub const USER_KEY_FILE: &str = "user.key";
 
 /// Bytes of a key or a token.
 pub const SECRET_BYTES: usize = 32;
-/// A secret in hexadecimal digits and a line end.
-const SECRET_FILE_BYTES_MAX: u64 = 66;
+/// A secret in hexadecimal digits and a line end, or as OpenSSH writes a key.
+const SECRET_FILE_BYTES_MAX: u64 = 4096;
 
 fn failed(path: &Path, action: &'static str) -> impl Fn(io::Error) -> TrustFileError {
     let path = path.to_owned();
@@ -117,8 +117,13 @@ pub(super) fn read_private(path: &Path, bytes_max: u64) -> Result<Option<String>
 /// Reads a secret; none when there is no such file.
 fn load_secret(path: &Path) -> Result<Option<[u8; SECRET_BYTES]>, TrustFileError> {
     let Some(text) = read_private(path, SECRET_FILE_BYTES_MAX)? else { return Ok(None) };
+    if text.starts_with(ssh_key::FILE_BEGINS) {
+        let wrong =
+            |error: ssh_key::KeyError| TrustFileError::Malformed { path: path.to_owned(), detail: error.to_string() };
+        return ssh_key::seed_of_file(&text).map(Some).map_err(wrong);
+    }
     let bytes = HEXLOWER.decode(text.trim_ascii_end().as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
-    let detail = "expected one line of 64 hexadecimal digits".to_owned();
+    let detail = "expected one line of 64 hexadecimal digits, or a private key of OpenSSH".to_owned();
     bytes.map(Some).ok_or(TrustFileError::Malformed { path: path.to_owned(), detail })
 }
 
@@ -166,10 +171,21 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_ssh_is_a_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("id_ed25519");
+        let text = ssh_key::to_file(&ssh_key::private(&[7; 32])).unwrap();
+        replace(&path, &text).unwrap();
+        assert_eq!(load_key(&path).unwrap(), Some(SigningKey::from_bytes(&[7; 32])));
+        replace(&path, &text[..text.len() / 2]).unwrap();
+        assert!(load_key(&path).unwrap_err().to_string().contains("id_ed25519: it is no private key of SSH"));
+    }
+
+    #[test]
     fn what_is_no_key_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("user.key");
-        for garbage in ["", "xyz\n", &"0".repeat(62), &"0".repeat(1000)] {
+        for garbage in ["", "xyz\n", &"0".repeat(62), &"0".repeat(5000)] {
             replace(&path, garbage).unwrap();
             assert!(load_key(&path).unwrap_err().to_string().contains("user.key: "), "{garbage:?}");
         }

@@ -12,6 +12,7 @@ mod issued;
 mod revocation_file;
 mod secret;
 mod signing;
+pub mod ssh_key;
 mod token;
 mod wallet;
 
@@ -26,7 +27,7 @@ pub use self::{
     secret::Secret,
     signing::{Signer, new_request_id},
     token::{ADDRESSES_MAX, Invitation, Token, TokenError},
-    wallet::Wallet,
+    wallet::{Named, Wallet},
 };
 
 #[cfg(test)]

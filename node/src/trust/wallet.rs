@@ -10,7 +10,9 @@ use broker::{
     time::Time,
     trust::{Chain, Credential, Role},
 };
+use data_encoding::HEXLOWER;
 use ed25519_dalek::SigningKey;
+use serde::Serialize;
 
 use super::{
     error::TrustFileError,
@@ -21,6 +23,19 @@ use super::{
 };
 
 const BYTES_MAX: u64 = 64 * 1024;
+
+/// Who a user is in a grid, as a credential of his says; whether it counts there is not checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Named {
+    /// The grid.
+    pub grid: String,
+    /// What he may do.
+    pub role: Role,
+    /// What he is called.
+    pub name: String,
+    /// Until when it counts.
+    pub expires: Time,
+}
 
 #[derive(Debug, Clone)]
 /// A directory with a key and credentials, which need not be there.
@@ -56,6 +71,41 @@ impl Wallet {
     /// The user's key, made if need be.
     pub fn key_or_new(&self) -> Result<SigningKey, TrustFileError> {
         load_or_create_key(&self.key_file)
+    }
+
+    /// Takes a key as the user's own; the one that is there stays.
+    ///
+    /// # Errors
+    /// [`TrustFileError::Exists`] when another one is there.
+    pub fn take_key(&self, key: &SigningKey) -> Result<(), TrustFileError> {
+        match self.key()? {
+            Some(own) if own == *key => Ok(()),
+            Some(_) => Err(TrustFileError::Exists { path: self.key_file.clone() }),
+            None => files::create(&self.key_file, &format!("{}\n", HEXLOWER.encode(key.as_bytes()))),
+        }
+    }
+
+    /// The names that the user has in grids, by the credentials beside the key: grid, role and name.
+    ///
+    /// # Errors
+    /// [`TrustFileError`] when a file holds no credential.
+    pub fn names(&self) -> Result<Vec<Named>, TrustFileError> {
+        let entries = match std::fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(_) => return Ok(Vec::new()),
+        };
+        let mut names = Vec::new();
+        for file in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+            for role in [Role::User, Role::Admin] {
+                let Some(grid) = file.strip_suffix(&format!(".{role}.json")) else { continue };
+                let Some(chain) = self.credential(grid, role)? else { continue };
+                let Some(last) = chain.links().last() else { continue };
+                let credential = last.open::<Credential>()?;
+                names.push(Named { grid: grid.to_owned(), role, name: credential.name, expires: credential.expires });
+            }
+        }
+        names.sort_by(|one, other| (&one.grid, &one.name).cmp(&(&other.grid, &other.name)));
+        Ok(names)
     }
 
     /// Where a credential is, or would be.

@@ -88,6 +88,7 @@ impl Site {
             rank: 0,
             hosts: vec!["a".to_owned(), "b".to_owned()],
             command: command.iter().map(|&text| text.to_owned()).collect(),
+            ssh_keys: vec![],
             environment: BTreeMap::new(),
             directory: None,
             terminal: None,
@@ -108,6 +109,7 @@ impl Site {
             grace: Duration::from_secs(2),
             spool_bytes: 1 << 20,
             files: None,
+            home: None,
             scratch_in: self.directory.path().join("scratch"),
             confinement: Confinement {
                 runner: Runner::None,

@@ -23,7 +23,8 @@ use crate::{
 /// # Errors
 /// [`CliError`].
 pub fn attach(context: &mut Context, args: &AttachArgs) -> Result<Exit, CliError> {
-    watch(context, &args.seats, (args.stdin, true), true)
+    let stdin = if args.pty { StdinTo::First } else { args.stdin };
+    watch(context, &args.seats, (stdin, true), (true, args.pty))
 }
 
 /// Runs `kolo logs`.
@@ -31,23 +32,35 @@ pub fn attach(context: &mut Context, args: &AttachArgs) -> Result<Exit, CliError
 /// # Errors
 /// [`CliError`].
 pub fn logs(context: &mut Context, args: &LogsArgs) -> Result<Exit, CliError> {
-    watch(context, &args.seats, (StdinTo::None, args.follow), false)
+    watch(context, &args.seats, (StdinTo::None, args.follow), (false, false))
 }
 
 fn watch(
     context: &Context,
     args: &SeatsArgs,
     (stdin, follows): (StdinTo, bool),
-    takes_end: bool,
+    (takes_end, has_terminal): (bool, bool),
 ) -> Result<Exit, CliError> {
     let client = context.connect_as(&args.key)?;
     let view: RequestView = client.get(&path_of(&client, &args.selector)?)?;
     let hosts = seats::chosen(&view, &args.on)?;
     seats::check_streams(&client, &hosts)?;
+    if has_terminal {
+        seats::one(&hosts)?;
+    }
     let (grid, opener) = signing::opener(context, &client, &args.key)?;
-    let terms = Terms { is_attached: true, is_watched: !takes_end, ..Terms::default() };
+    let terms = Terms { is_attached: true, is_watched: !takes_end, has_terminal, ..Terms::default() };
     let wishes: Result<Vec<Wish>, CliError> = hosts.iter().map(|host| seats::attach(&grid, &view.id, host)).collect();
-    let common = Common { client: &client, opener: &opener, terms: &terms, stdin, each: None, follows, takes_end };
+    let common = Common {
+        client: &client,
+        opener: &opener,
+        terms: &terms,
+        stdin,
+        each: None,
+        follows,
+        takes_end,
+        printer: None,
+    };
     Ok(match seats::run(&common, &hosts, wishes?)? {
         JobEnd::Over(code) => Exit::Run(code),
         JobEnd::Left(code) => {

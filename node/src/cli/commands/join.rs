@@ -67,7 +67,7 @@ fn text_of(argument: &str) -> Result<String, CliError> {
 }
 
 /// Where a user's key goes: the directory that was named, else the user's own.
-fn user_directory(context: &Context) -> Result<PathBuf, CliError> {
+pub(super) fn user_directory(context: &Context) -> Result<PathBuf, CliError> {
     let own = || context.surroundings.user_dir();
     context.global.data_dir.clone().or_else(own).ok_or_else(|| {
         CliError::failed(

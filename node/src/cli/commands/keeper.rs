@@ -1,14 +1,33 @@
 //! `kolo keeper`: the process that a node starts for a run, and the one that becomes the command. No one else has a use for it.
 
-use std::io;
+use std::{env, io};
 
 use crate::{
-    cli::{args::KeeperArgs, error::CliError, exit::Exit},
-    run::keeper::{keep, launch::launch},
+    cli::{
+        args::{KeeperArgs, SshServerArgs},
+        error::CliError,
+        exit::Exit,
+    },
+    run::{
+        keeper::{keep, launch::launch},
+        ssh,
+    },
 };
 
 pub fn run(args: &KeeperArgs) -> Result<Exit, CliError> {
     let kept = if args.launch { launch(&args.directory) } else { keep(&args.directory).map_err(io::Error::other) };
     kept.map_err(|source| CliError::Io { doing: "keeping a run", source })?;
+    Ok(Exit::Done)
+}
+
+/// `kolo ssh-server`: the server of a seat, where it is started in a sandbox.
+pub fn ssh_server(args: &SshServerArgs) -> Result<Exit, CliError> {
+    let failed = |source| CliError::Io { doing: "serving SSH", source };
+    let directory = env::current_dir().map_err(failed)?;
+    // What is no text was set by nobody who matters.
+    let variables =
+        env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let home = ssh::Home { directory, variables: variables.collect() };
+    ssh::serve(&args.keys, home).map_err(io::Error::other).map_err(failed)?;
     Ok(Exit::Done)
 }

@@ -21,6 +21,7 @@ pub mod join;
 pub mod keeper;
 pub mod list;
 pub mod local;
+pub mod login;
 pub mod man;
 pub mod node;
 pub mod open;
@@ -36,6 +37,8 @@ mod seats;
 pub mod show;
 pub mod sites;
 pub mod slots;
+pub mod ssh;
+pub mod ssh_proxy;
 pub mod submit;
 pub mod token;
 pub mod top;
@@ -43,6 +46,7 @@ pub mod upkeep;
 pub mod usage;
 pub mod wait;
 mod waiting;
+pub mod whoami;
 
 use std::path::{self, PathBuf};
 

@@ -30,6 +30,7 @@ use crate::{
             files::{Courier, Sent},
             job::{JobEnd, Terms, code},
             seat::nonce,
+            terminal,
         },
         run_args::{RunArgs, StdinTo},
         signing,
@@ -55,7 +56,12 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
             "--in: the reservation stands; what describes a new one goes without it".to_owned(),
         ));
     }
-    let environment = environment(&args.env)?;
+    let mut environment = environment(&args.env)?;
+    if args.pty
+        && let Ok(kind) = env::var("TERM")
+    {
+        environment.entry("TERM".to_owned()).or_insert(kind);
+    }
     let each = args.each.as_deref().map(|file| each_file::read(file, args.kill_on_failure)).transpose()?;
     let sent = args.send.as_deref().map(Sent::directory).transpose()?;
     if !args.fetch.is_empty() {
@@ -123,6 +129,9 @@ fn run_in(
 ) -> Result<JobEnd, CliError> {
     let hosts = seats::chosen(view, &args.on)?;
     seats::check_streams(client, &hosts)?;
+    if args.pty {
+        seats::one(&hosts)?;
+    }
     let path = request_path(view.id.as_str());
     let begins_ms = view.reservation.as_ref().map_or(0, |reservation| reservation.start.0.saturating_mul(1000));
     if begins_ms > i64::try_from(unix_ms()).unwrap_or(i64::MAX) {
@@ -139,6 +148,8 @@ fn run_in(
         exit_timeout: args.exit_timeout,
         placing: sent.map(Sent::placing).unwrap_or_default(),
         detaches: args.detach,
+        ends_with_user: false,
+        has_terminal: args.pty,
         is_attached: false,
         is_watched: false,
     };
@@ -162,9 +173,10 @@ fn run_in(
             hosts: names.clone(),
             peers: peers.clone(),
             command: command.clone(),
+            ssh_keys: Vec::new(),
             environment: environment.clone(),
             directory: directory.clone(),
-            terminal: None,
+            terminal: args.pty.then(terminal::size),
             files: sent.map(|sent| sent.hash),
             keeps_files: !args.fetch.is_empty(),
             has_stdin: match stdin {
@@ -180,8 +192,16 @@ fn run_in(
         Ok(Wish::Start(Box::new(order)))
     };
     let wishes = (0..).zip(&hosts).map(order).collect::<Result<Vec<Wish>, CliError>>()?;
-    let common =
-        Common { client, opener: &opener, terms: &terms, stdin, each, follows: true, takes_end: args.fetch.is_empty() };
+    let common = Common {
+        client,
+        opener: &opener,
+        terms: &terms,
+        stdin,
+        each,
+        follows: true,
+        takes_end: args.fetch.is_empty(),
+        printer: None,
+    };
     let end = seats::run(&common, &hosts, wishes)?;
     Ok(match end {
         JobEnd::Over(code) if !args.fetch.is_empty() => JobEnd::Over(fetch(&courier, &hosts, args, code)),
@@ -240,7 +260,7 @@ fn environment(words: &[String]) -> Result<BTreeMap<String, String>, CliError> {
 }
 
 /// Names by which the seats may call each other, each once: that of the host, with its rank where several have the same.
-fn host_names(hosts: &[&ReservedHost]) -> Vec<String> {
+pub(super) fn host_names(hosts: &[&ReservedHost]) -> Vec<String> {
     let plain = |host: &&ReservedHost| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         let name: String = host.host.as_str().chars().map(|c| if is_plain(c) { c } else { '-' }).collect();

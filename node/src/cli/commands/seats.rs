@@ -26,6 +26,7 @@ use crate::{
             job::{Job, JobEnd, NEWS_QUEUE, Shown, TOLD_QUEUE, Terms, code},
             printer::Printer,
             seat::{Opener, Seat, nonce},
+            terminal::Keys,
         },
         run_args::StdinTo,
     },
@@ -88,6 +89,19 @@ pub fn check_streams(client: &Client, hosts: &[&ReservedHost]) -> Result<(), Cli
     }
 }
 
+/// Whether only one seat is meant, as it is for a terminal.
+///
+/// # Errors
+/// When there are several.
+pub fn one<'v>(hosts: &[&'v ReservedHost]) -> Result<&'v ReservedHost, CliError> {
+    match hosts {
+        [one] => Ok(*one),
+        _ => {
+            Err(CliError::Usage(format!("a terminal is for one seat, not for {}: name one, as by --on 0", hosts.len())))
+        }
+    }
+}
+
 /// What brings a user back to the last run of a seat.
 pub fn attach(grid: &str, request: &RequestId, host: &ReservedHost) -> Result<Wish, CliError> {
     Ok(Wish::Attach(AttachOrder {
@@ -114,6 +128,8 @@ pub struct Common<'a> {
     pub follows: bool,
     /// Whether the site may forget the run once its end was told.
     pub takes_end: bool,
+    /// Where output goes, when not to the user.
+    pub printer: Option<Arc<Printer>>,
 }
 
 fn runtime() -> Result<Runtime, CliError> {
@@ -136,8 +152,12 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T,
 pub fn run(common: &Common<'_>, hosts: &[&ReservedHost], wishes: Vec<Wish>) -> Result<JobEnd, CliError> {
     let failed = |source| CliError::Io { doing: "running the command", source };
     let is_labelled = wishes.len() > 1 || common.each.is_some();
-    let printer = if common.terms.detaches { Printer::silent() } else { Printer::new(is_labelled).map_err(failed)? };
-    let printer = Arc::new(printer);
+    let line_end = if common.terms.has_terminal { "\r\n" } else { "\n" };
+    let printer = match &common.printer {
+        Some(printer) => Arc::clone(printer),
+        None if common.terms.detaches => Arc::new(Printer::silent()),
+        None => Arc::new(Printer::new(is_labelled, line_end).map_err(failed)?),
+    };
     let with_input = match common.stdin {
         StdinTo::First => 1,
         StdinTo::All => wishes.len(),
@@ -152,7 +172,7 @@ pub fn run(common: &Common<'_>, hosts: &[&ReservedHost], wishes: Vec<Wish>) -> R
         let (tell, news) = mpsc::channel(NEWS_QUEUE);
         let inputs = match common.each {
             Some(each) => each.inputs(wishes.len()),
-            None => input::of_stdin(with_input).map_err(failed)?,
+            None => input::of_stdin(with_input, common.terms.has_terminal.then(Keys::default)).map_err(failed)?,
         };
         let mut inputs = inputs.into_iter();
         let seat = |(rank, wish)| {

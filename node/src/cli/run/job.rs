@@ -16,6 +16,7 @@ use tokio::{
 use super::{
     printer::Printer,
     seat::{News, Seat, Tell},
+    terminal::{self, Raw},
 };
 use crate::{cli::error::CliError, run::frame::End};
 
@@ -38,6 +39,7 @@ const SIGUSR1: i32 = 10;
 const SIGUSR2: i32 = 12;
 const SIGPIPE: i32 = 13;
 const SIGTERM: i32 = 15;
+const SIGWINCH: i32 = 28;
 
 /// The exit codes of Kolo itself, when it runs a command.
 pub mod code {
@@ -66,6 +68,10 @@ pub struct Terms {
     pub placing: Duration,
     /// Leave it running once all seats have started.
     pub detaches: bool,
+    /// The command has a terminal, and the user's is to be like it.
+    pub has_terminal: bool,
+    /// It ends when the user leaves, or his terminal goes.
+    pub ends_with_user: bool,
     /// It runs already: there is nothing to be released.
     pub is_attached: bool,
     /// Its output is looked at, and no signal is passed on.
@@ -116,6 +122,7 @@ impl Signals {
             (SIGQUIT, SignalKind::quit()),
             (SIGUSR1, SignalKind::user_defined1()),
             (SIGUSR2, SignalKind::user_defined2()),
+            (SIGWINCH, SignalKind::window_change()),
         ];
         let listen = |(number, kind)| Ok((number, signal(kind)?));
         let signals: std::io::Result<Vec<_>> = all.into_iter().map(listen).collect();
@@ -152,8 +159,8 @@ impl<'a> Job<'a> {
         }
         let mut job = Job::new(shown, (printer, terms), told, news);
         let released = if terms.is_attached { Ok(()) } else { job.barrier(&mut signals).await };
-        let end = match released {
-            Ok(()) => Ok(job.follow(&mut signals).await),
+        let end = match released.and_then(|()| job.take_terminal()) {
+            Ok(_terminal) => Ok(job.follow(&mut signals).await),
             Err(error) => Err(error),
         };
         // Without what tells them they leave, once they have said what they still had to say.
@@ -171,6 +178,15 @@ impl<'a> Job<'a> {
         let (ready, started, codes) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
         let (end_at, kill_at, interrupts) = (None, None, 0);
         Job { shown, printer, terms, told, news, ready, started, codes, end_at, kill_at, interrupts }
+    }
+
+    /// Makes the user's terminal like that of the command, where it has one.
+    fn take_terminal(&self) -> Result<Option<Raw>, CliError> {
+        if !self.terms.has_terminal {
+            return Ok(None);
+        }
+        self.tell(Tell::Resize(terminal::size()));
+        Raw::enter().map_err(|source| CliError::Io { doing: "using the terminal", source })
     }
 
     /// Waits until all are ready, and releases them.
@@ -192,6 +208,9 @@ impl<'a> Job<'a> {
                     None => CliError::of_run(code::NOT_READY, "the seats have gone"),
                 },
                 number = signals.next() => {
+                    if number == SIGWINCH {
+                        continue;
+                    }
                     let message = "interrupted before all seats were ready; nothing was run";
                     CliError::of_run(shell_code(number), message)
                 }
@@ -303,7 +322,10 @@ impl<'a> Job<'a> {
     fn forward(&mut self, number: i32) -> bool {
         match number {
             // The terminal has gone; what runs does not need it.
+            SIGHUP | SIGINT | SIGTERM if self.terms.ends_with_user => self.tell(Tell::Signal(SIGHUP)),
             SIGHUP => return true,
+            SIGWINCH if self.terms.has_terminal => self.tell(Tell::Resize(terminal::size())),
+            SIGWINCH => {}
             SIGINT => {
                 self.interrupts += 1;
                 match self.interrupts {
@@ -384,7 +406,7 @@ mod tests {
     /// What two seats are told that tell this.
     async fn play(terms: Terms, script: Vec<(u32, News)>) -> Played {
         let shown = BTreeMap::from([(1, Shown { host: "h1".to_owned(), site: "beta".to_owned() })]);
-        let printer = Printer::new(true).unwrap();
+        let printer = Printer::new(true, "\n").unwrap();
         let (send, news) = mpsc::channel(NEWS_QUEUE);
         for one in script {
             send.send(one).await.unwrap();

@@ -11,3 +11,4 @@ pub mod job;
 mod marks;
 pub mod printer;
 pub mod seat;
+pub mod terminal;

@@ -20,10 +20,19 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 pub struct Printer {
     is_labelled: bool,
     is_silent: bool,
+    /// What ends a remark; a terminal of which all keys go elsewhere does not go back to the left by itself.
+    line_end: &'static str,
     state: Mutex<State>,
 }
 
+/// Looks at the first line of the output.
+pub type FirstLine = Box<dyn FnOnce(&[u8]) -> io::Result<()> + Send>;
+/// Longest first line.
+const FIRST_LINE_BYTES_MAX: usize = 2048;
+
 struct State {
+    /// Who looks at the first line, and what there is of it.
+    first: Option<(FirstLine, Vec<u8>)>,
     out: Box<dyn Write + Send>,
     error: Box<dyn Write + Send>,
     /// Unfinished lines.
@@ -35,10 +44,20 @@ impl Printer {
     ///
     /// # Errors
     /// When they cannot be opened.
-    pub fn new(is_labelled: bool) -> io::Result<Printer> {
+    pub fn new(is_labelled: bool, line_end: &'static str) -> io::Result<Printer> {
         let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         let error = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-        Ok(Printer::to(is_labelled, Box::new(out), Box::new(error)))
+        Ok(Printer { line_end, ..Printer::to(is_labelled, Box::new(out), Box::new(error)) })
+    }
+
+    /// The same, once `look` was given the first line of the output; nothing is printed before.
+    ///
+    /// # Errors
+    /// When they cannot be opened.
+    pub fn after_first_line(look: FirstLine) -> io::Result<Printer> {
+        let printer = Printer::new(false, "\n")?;
+        locked(&printer.state).first = Some((look, Vec::new()));
+        Ok(printer)
     }
 
     /// Prints nothing but remarks: whoever leaves a run reads its output later.
@@ -47,7 +66,12 @@ impl Printer {
     }
 
     fn to(is_labelled: bool, out: Box<dyn Write + Send>, error: Box<dyn Write + Send>) -> Printer {
-        Printer { is_labelled, is_silent: false, state: Mutex::new(State { out, error, lines: BTreeMap::new() }) }
+        Printer {
+            is_labelled,
+            is_silent: false,
+            line_end: "\n",
+            state: Mutex::new(State { first: None, out, error, lines: BTreeMap::new() }),
+        }
     }
 
     /// Prints a piece of an output of the seat of this rank. It waits for whoever reads it.
@@ -59,7 +83,25 @@ impl Printer {
             return Ok(());
         }
         let mut state = locked(&self.state);
-        let State { out, error, lines } = &mut *state;
+        let State { first, out, error, lines } = &mut *state;
+        let mut held = Vec::new();
+        if output == Output::Stdout
+            && let Some((look, mut line)) = first.take()
+        {
+            line.extend_from_slice(data);
+            match line.iter().position(|byte| *byte == b'\n') {
+                Some(end) => look(&line[..=end])?,
+                None if line.len() > FIRST_LINE_BYTES_MAX => {
+                    return Err(io::Error::other("the first line is too long"));
+                }
+                None => {
+                    *first = Some((look, line));
+                    return Ok(());
+                }
+            }
+            held = line;
+        }
+        let data = if held.is_empty() { data } else { &held[..] };
         let sink = if output == Output::Stdout { out } else { error };
         if !self.is_labelled {
             sink.write_all(data)?;
@@ -87,7 +129,7 @@ impl Printer {
     /// When nobody reads it any more.
     pub fn finish(&self, rank: u32) -> io::Result<()> {
         let mut state = locked(&self.state);
-        let State { out, error, lines } = &mut *state;
+        let State { out, error, lines, .. } = &mut *state;
         for output in [Output::Stdout, Output::Stderr] {
             let Some(line) = lines.remove(&(rank, output)).filter(|line| !line.is_empty()) else { continue };
             let mut printed = Vec::new();
@@ -102,7 +144,7 @@ impl Printer {
     /// Says something about a run, beside its output.
     pub fn remark(&self, text: &str) {
         // Nothing is left to be done when even this cannot be written.
-        let _ = writeln!(locked(&self.state).error, "kolo: {}", crate::text::safe::safe(text));
+        let _ = write!(locked(&self.state).error, "kolo: {}{}", crate::text::safe::safe(text), self.line_end);
     }
 }
 
@@ -153,6 +195,21 @@ mod tests {
         assert_eq!(out.text(), "[1] x\n[1] y\n[0] ab\n[1] z\n");
         printer.print(2, Output::Stdout, &vec![b'q'; LINE_BYTES_MAX + 1]).unwrap();
         assert_eq!(out.text().len(), 25 + LINE_BYTES_MAX + 6, "a line without an end is printed in pieces");
+    }
+
+    #[test]
+    fn the_first_line_is_looked_at_before_anything_is_printed() {
+        let (out, seen) = (Sink::default(), Sink::default());
+        let printer = Printer::to(false, Box::new(out.clone()), Box::new(io::sink()));
+        let mut look = seen.clone();
+        let look: FirstLine = Box::new(move |line| look.write_all(line));
+        locked(&printer.state).first = Some((look, Vec::new()));
+        printer.print(0, Output::Stdout, b"key ").unwrap();
+        printer.print(0, Output::Stderr, b"no line of it\n").unwrap();
+        assert_eq!((out.text().as_str(), seen.text().as_str()), ("", ""));
+        printer.print(0, Output::Stdout, b"1\nSSH").unwrap();
+        printer.print(0, Output::Stdout, b"-2.0\n").unwrap();
+        assert_eq!((out.text().as_str(), seen.text().as_str()), ("key 1\nSSH-2.0\n", "key 1\n"));
     }
 
     #[test]

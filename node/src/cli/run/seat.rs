@@ -26,7 +26,7 @@ use crate::{
     run::{
         frame::{
             DATA_BYTES_MAX, Data, End, Frame, FrameError, FrameReader, FromKeeper, Output, STDIN_BYTES_AHEAD_MAX,
-            ToKeeper, encode,
+            TerminalSize, ToKeeper, encode,
         },
         opening::{FromUser, Wish},
     },
@@ -86,6 +86,8 @@ pub enum Tell {
     Go,
     /// Send the command a signal.
     Signal(i32),
+    /// The user's terminal has this size.
+    Resize(TerminalSize),
 }
 
 /// Random words, so that no two orders are the same.
@@ -151,6 +153,8 @@ struct Progress {
     /// Bytes that were acknowledged.
     acknowledged: [u64; 2],
     input: Input,
+    /// The size that the command's terminal was given last; told again after a cut.
+    terminal: Option<TerminalSize>,
 }
 
 /// Input that the keeper has not acknowledged.
@@ -284,6 +288,9 @@ impl Seat {
         if progress.is_released {
             writer.send(&ToKeeper::Go);
         }
+        if let Some(size) = progress.terminal {
+            writer.send(&ToKeeper::Resize(size));
+        }
         let mut knows_input = false;
         loop {
             let may_read = knows_input && progress.input.has_room() && writer.queue.capacity() > QUEUE_KEPT;
@@ -326,10 +333,16 @@ impl Seat {
                         writer.finish().await;
                         return Talked::Left;
                     };
-                    progress.is_released |= told == Tell::Go;
                     writer.send(&match told {
-                        Tell::Go => ToKeeper::Go,
+                        Tell::Go => {
+                            progress.is_released = true;
+                            ToKeeper::Go
+                        }
                         Tell::Signal(signal) => ToKeeper::Signal(signal),
+                        Tell::Resize(size) => {
+                            progress.terminal = Some(size);
+                            ToKeeper::Resize(size)
+                        }
                     });
                 }
                 chunk = next_chunk(&mut self.input), if may_read => match chunk {

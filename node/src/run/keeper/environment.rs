@@ -31,12 +31,10 @@ pub fn write_hostfile(task: &Task, scratch: &Path) -> io::Result<File> {
 pub fn of(task: &Task, scratch: &Path) -> BTreeMap<String, String> {
     let order = &task.order;
     let scratch_text = scratch.to_string_lossy().into_owned();
-    let defaults = [
-        ("PATH", PATH.to_owned()),
-        ("HOME", scratch_text.clone()),
-        ("TMPDIR", scratch_text),
-        ("LANG", "C.UTF-8".to_owned()),
-    ];
+    let home =
+        task.home.as_ref().map_or_else(|| scratch_text.clone(), |home| home.directory.to_string_lossy().into_owned());
+    let defaults =
+        [("PATH", PATH.to_owned()), ("HOME", home), ("TMPDIR", scratch_text), ("LANG", "C.UTF-8".to_owned())];
     let own = [
         ("KOLO_RANK", order.rank.to_string()),
         ("KOLO_SIZE", order.hosts.len().to_string()),
@@ -46,6 +44,9 @@ pub fn of(task: &Task, scratch: &Path) -> BTreeMap<String, String> {
     ];
     let mut all: BTreeMap<String, String> = defaults.map(|(name, value)| (name.to_owned(), value)).into();
     all.extend(order.environment.clone());
+    if let Some(run) = task.home.as_ref().and_then(|home| home.run.as_ref()) {
+        all.insert("KOLO_RUN_DIRECTORY".to_owned(), run.to_string_lossy().into_owned());
+    }
     all.extend(own.map(|(name, value)| (name.to_owned(), value)));
     all
 }

@@ -29,6 +29,7 @@ use nix::{
 use crate::run::{
     directory::{RunDirectory, Task},
     keeper::environment,
+    ssh,
 };
 
 /// What stands at the barrier before a reason.
@@ -41,6 +42,15 @@ pub const GO: u8 = b'g';
 pub const SANDBOX_STATUS: &str = "sandbox";
 /// Most words that bubblewrap takes, with those of the command.
 const SANDBOX_WORDS_MAX: usize = 9000;
+/// This program inside of a sandbox.
+const SELF_IN_SANDBOX: &str = "/run/kolo";
+
+/// What this process becomes.
+enum Prepared {
+    Command(Command),
+    /// The server of SSH: it is in this program, and needs no other one.
+    Ssh(Vec<String>, ssh::Home),
+}
 
 /// Prepares, waits for the word, and becomes the command. Returns only when it could not, and has then said why at the barrier.
 pub fn launch(directory: &Path) -> io::Result<()> {
@@ -49,7 +59,7 @@ pub fn launch(directory: &Path) -> io::Result<()> {
     // The keeper is in that directory; a longer path than a socket may have is no trouble then.
     let mut barrier = UnixStream::connect("barrier")?;
     let failed = match prepare(&directory, keeper) {
-        Ok(mut command) => {
+        Ok(prepared) => {
             barrier.write_all(&[READY])?;
             let mut word = [0];
             barrier.read_exact(&mut word)?;
@@ -57,15 +67,23 @@ pub fn launch(directory: &Path) -> io::Result<()> {
                 return Ok(());
             }
             // The barrier closes with it: the keeper sees that it has become the command.
-            let program = command.get_program().to_string_lossy().into_owned();
-            format!("{program} cannot be run: {}", command.exec())
+            match prepared {
+                Prepared::Command(mut command) => {
+                    let program = command.get_program().to_string_lossy().into_owned();
+                    format!("{program} cannot be run: {}", command.exec())
+                }
+                Prepared::Ssh(keys, home) => {
+                    drop(barrier);
+                    return ssh::serve(&keys, home).map_err(io::Error::other);
+                }
+            }
         }
         Err(reason) => reason,
     };
     barrier.write_all(&[&[FAILED], failed.as_bytes()].concat())
 }
 
-fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Command, String> {
+fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Prepared, String> {
     let failed = |doing: &'static str| move |error: nix::Error| format!("{doing}: {}", error.desc());
     let task = directory.task().map_err(|error| error.to_string())?;
     let scratch = directory.scratch().map_err(|error| error.to_string())?.ok_or("it has no scratch directory")?;
@@ -82,63 +100,87 @@ fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Command
     if getppid() != keeper {
         return Err("its keeper has ended".to_owned());
     }
-    command(&task, &scratch, status)
+    prepared(&task, &scratch, status)
 }
 
 /// The command with its environment and its directory; an error when there is no such program.
-fn command(task: &Task, scratch: &Path, status: File) -> Result<Command, String> {
+fn prepared(task: &Task, scratch: &Path, status: File) -> Result<Prepared, String> {
     let order = &task.order;
     let variables = environment::of(task, scratch);
-    let directory = order.directory.as_ref().map_or_else(|| scratch.to_owned(), |path| scratch.join(path));
+    let begins_in = || order.directory.as_ref().map_or_else(|| scratch.to_owned(), |path| scratch.join(path));
+    let directory = task.home.as_ref().map_or_else(begins_in, |home| home.directory.clone());
     // What a sandbox hides is as if it were not there.
     let is_shown = |file: &Path| task.confinement.shows(scratch, file);
-    let entered = match is_shown(&directory) {
-        true => std::env::set_current_dir(&directory),
+    enter(&directory, is_shown(&directory))?;
+    let is_ssh = !order.ssh_keys.is_empty();
+    let sandbox = task.confinement.sandbox().map_err(|error| error.to_string())?;
+    let Some(sandbox) = sandbox else {
+        if is_ssh {
+            return Ok(Prepared::Ssh(order.ssh_keys.clone(), ssh::Home { directory, variables }));
+        }
+        let (program, arguments) = order.command.split_first().ok_or("there is no command")?;
+        let mut command = Command::new(find_program(program, path_of(&variables), is_shown)?);
+        command.arg0(program).args(arguments).env_clear().envs(&variables);
+        return Ok(Prepared::Command(command));
+    };
+    let (inside, bound) = if is_ssh {
+        let server = [SELF_IN_SANDBOX.to_owned(), "ssh-server".to_owned()];
+        (server.into_iter().chain(order.ssh_keys.iter().cloned()).collect(), Some(own_file()?))
+    } else {
+        let program = order.command.first().ok_or("there is no command")?;
+        find_program(program, path_of(&variables), is_shown)?;
+        (order.command.clone(), None)
+    };
+    let words = task.confinement.wrapped(scratch, &directory);
+    let count = words.len() + 3 * variables.len() + inside.len() + 5;
+    if count > SANDBOX_WORDS_MAX {
+        let most = "the sandbox takes";
+        return Err(format!("too many arguments and variables: {most} {SANDBOX_WORDS_MAX} words, not {count}"));
+    }
+    let handed = hand_over(&variables, bound.as_deref())
+        .map_err(|error| format!("its variables cannot be handed over: {error}"))?;
+    // It closes it before it becomes the command.
+    let status = rustix::io::fcntl_setfd(&status, rustix::io::FdFlags::empty()).map(|()| status.into_raw_fd());
+    let status = status.map_err(|error| format!("it cannot say how far it came: {error}"))?;
+    let mut command = Command::new(sandbox);
+    // The sandbox itself runs outside of it: nothing of the order's is in its environment but what it is known by.
+    command.env_clear().envs([environment::mark(scratch)]);
+    command.arg("--json-status-fd").arg(status.to_string());
+    command.arg("--args").arg(handed.to_string()).args(words).args(inside);
+    Ok(Prepared::Command(command))
+}
+
+/// Goes into the directory of the command.
+fn enter(directory: &Path, is_shown: bool) -> Result<(), String> {
+    let entered = match is_shown {
+        true => std::env::set_current_dir(directory),
         false => Err(io::ErrorKind::NotFound.into()),
     };
     entered.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => format!("{}: no such directory", directory.display()),
         _ => format!("{}: {error}", directory.display()),
-    })?;
-    let program = order.command.first().ok_or("there is no command")?;
-    let path = variables.get("PATH").map_or("", String::as_str);
-    let found = find_program(program, path, is_shown)?;
-    let mut command = match task.confinement.sandbox().map_err(|error| error.to_string())? {
-        Some(sandbox) => {
-            let words = task.confinement.wrapped(scratch, &directory);
-            let count = words.len() + 3 * variables.len() + order.command.len() + 5;
-            if count > SANDBOX_WORDS_MAX {
-                let most = "the sandbox takes";
-                return Err(format!("too many arguments and variables: {most} {SANDBOX_WORDS_MAX} words, not {count}"));
-            }
-            let variables =
-                hand_over(&variables).map_err(|error| format!("its variables cannot be handed over: {error}"))?;
-            // It closes it before it becomes the command.
-            let status = rustix::io::fcntl_setfd(&status, rustix::io::FdFlags::empty()).map(|()| status.into_raw_fd());
-            let status = status.map_err(|error| format!("it cannot say how far it came: {error}"))?;
-            let mut command = Command::new(sandbox);
-            // The sandbox itself runs outside of it: nothing of the order's is in its environment but what it is known by.
-            command.env_clear().envs([environment::mark(scratch)]);
-            command.arg("--json-status-fd").arg(status.to_string());
-            command.arg("--args").arg(variables.to_string()).args(words).arg(program);
-            command
-        }
-        None => {
-            let mut command = Command::new(found);
-            command.arg0(program).env_clear().envs(&variables);
-            command
-        }
-    };
-    command.args(&order.command[1..]);
-    Ok(command)
+    })
 }
 
-/// The variables as words of the sandbox, in a file without a name that the program which follows has open: a command line could be read
-/// by all.
-fn hand_over(variables: &BTreeMap<String, String>) -> io::Result<RawFd> {
+fn path_of(variables: &BTreeMap<String, String>) -> &str {
+    variables.get("PATH").map_or("", String::as_str)
+}
+
+/// The file of this program.
+fn own_file() -> Result<String, String> {
+    let file = std::fs::read_link("/proc/self/exe").map_err(|error| format!("the program has no file: {error}"))?;
+    let is_gone = !file.exists();
+    let file = file.into_os_string().into_string().map_err(|_| "the path of the program is not UTF-8".to_owned())?;
+    if is_gone { Err(format!("{file} cannot be reached, or was replaced: start the node again")) } else { Ok(file) }
+}
+
+/// The variables and the file of this program as words of the sandbox, in a file without a name that the program which follows has open: a
+/// command line could be read by all.
+fn hand_over(variables: &BTreeMap<String, String>, bound: Option<&str>) -> io::Result<RawFd> {
     let mut file = File::from(memfd_create("variables", MFdFlags::empty())?);
     let words: String = variables.iter().flat_map(|(name, value)| ["--setenv\0", name, "\0", value, "\0"]).collect();
-    file.write_all(words.as_bytes())?;
+    let bound: String = bound.into_iter().flat_map(|path| ["--ro-bind\0", path, "\0", SELF_IN_SANDBOX, "\0"]).collect();
+    file.write_all([bound, words].concat().as_bytes())?;
     file.rewind()?;
     Ok(file.into_raw_fd())
 }
