@@ -4,7 +4,8 @@
 //! for the whole of the booking's window. Rule: each booking counts for itself, with [`Talk::load`] of its own seats out of all N of the request.
 //! That load rises ever more slowly with the seats, so what bookings of one request (a reservation and what replaces a part of it)
 //! count together is never below the load of all their seats, and it does not depend on the order in which they come and go. It may be
-//! more: of a request that is wholly here in two bookings, each counts as if the other was elsewhere.
+//! more: of a request that is wholly here in two bookings, each counts as if the other was elsewhere. A request for one site (`sites_max` 1)
+//! loads no link, so that its lost seats can be replaced there; sites refuse what names a second site.
 //!
 //! Invariant: who asks for seats names no load, and a hold never names the unit itself; the owner's own work may.
 
@@ -23,11 +24,11 @@ use crate::{
     uplinks::amounts_of,
 };
 
-/// The traffic of what the user has signed.
+/// What of the traffic that the user has signed may go over links.
 pub(super) fn talk_of(permit: &Permit) -> Option<Talk> {
     let demand = permit.statement.request.demand();
     // A request has at most 10,000 seats.
-    demand.traffic().map(|traffic| Talk { traffic, seats: demand.seats() as u32 })
+    demand.traffic_between_sites().map(|traffic| Talk { traffic, seats: demand.seats() as u32 })
 }
 
 /// No seat has this number.

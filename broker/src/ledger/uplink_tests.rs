@@ -14,11 +14,11 @@ use super::{
 };
 use crate::{
     ids::RequestId,
-    protocol::{AttemptId, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{AttemptId, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
     resources::ResourceName,
     schedule::Schedule,
     time::{Millis, Now, Span, Time},
-    trust::{OwnerPolicy, testing},
+    trust::{OwnerPolicy, RequestStatement, testing},
     uplinks::unit_of,
 };
 
@@ -180,6 +180,43 @@ fn seats_that_are_left_may_load_the_link_more_than_all_did() {
 }
 
 #[test]
+fn a_lost_seat_of_a_request_for_one_site_is_replaced_there_whatever_its_link_bears() {
+    let (mut ledger, _) = open(1, 7, Vec::new(), at(0));
+    let asked = |number, hosts| {
+        let SiteRequest::Hold(mut hold) = hold(attempt("r", number), (300, 4), 2_000, hosts) else { panic!() };
+        let text = r#"{"hosts":4,"work":100,"per_host":{"cpu":1000},"traffic":{"mbps":300},"sites_max":1}"#;
+        let signed = serde_json::from_str(text).unwrap();
+        hold.authorization = Arc::new(testing::authorize(1, &id("entry"), &hold.attempt.request, &signed));
+        assert!(
+            matches!(
+                reason(ask(&mut open(1, 7, Vec::new(), at(0)).0, at(0), "entry", SiteRequest::Hold(hold.clone())).0),
+                RefusalReason::NotAllowed(_)
+            ),
+            "with another site beside it"
+        );
+        hold.participants = vec![id("site")];
+        SiteRequest::Hold(hold)
+    };
+    for (number, hosts) in [(1, 0..4), (2, 4..5)] {
+        let (answer, _) = ask(&mut ledger, at(0), "entry", asked(number, hosts));
+        assert!(matches!(answer, SiteAnswer::Held { .. }), "{answer:?}");
+        let request = confirm(&ledger, attempt("r", number));
+        ask(&mut ledger, at(0), "entry", request);
+        ask(&mut ledger, at(0), "entry", SiteRequest::Settle(attempt("r", number)));
+        if number == 1 {
+            // A host is gone after a restart.
+            let hosts = (1..HOSTS).map(|at| (host(&format!("h{at}")), Schedule::default()));
+            let hosts = hosts.chain([(unit_of(Amount(1)), Schedule::default())]).collect();
+            let (limits, kept) = (LedgerLimits::default(), records(&ledger));
+            ledger = Ledger::open(id("site"), limits, 8, testing::open_gate(), hosts, kept, at(0)).0;
+            assert_eq!(ledger.bookings().map(|booking| booking.grants.len()).collect::<Vec<_>>(), [3]);
+        }
+    }
+    ledger.sanity_check().unwrap();
+    assert_eq!(used(ledger.uplink().unwrap().promised(), 2_000), 0);
+}
+
+#[test]
 fn the_owner_may_take_of_the_link_and_nobody_asks_for_it_as_a_host() {
     let (mut ledger, _) = open(1000, 7, Vec::new(), at(0));
     let window = Window::starting(Time(2_000), Span(100));
@@ -201,6 +238,24 @@ fn the_owner_may_take_of_the_link_and_nobody_asks_for_it_as_a_host() {
     let grants = vec![Grant { place: Place::Host(HostId::uplink()), amounts: cpu(1000), ..asked.grants[0].clone() }];
     let (answer, _) = ask(&mut ledger, at(0), "entry", SiteRequest::Hold(HoldRequest { grants, ..asked }));
     assert!(matches!(reason(answer), RefusalReason::Malformed(what) if what.contains("the uplink is no host")));
+}
+
+#[test]
+fn a_node_that_takes_over_finds_the_link_booked() {
+    let (mut ledger, _) = open(1000, 7, Vec::new(), at(0));
+    book(&mut ledger, attempt("r", 1), (300, 4), 2_000, 0..2);
+    let asked = r#"{"hosts":4,"work":100,"per_host":{"cpu":1000},"traffic":{"mbps":300}}"#;
+    let (asked, attempt) = (serde_json::from_str(asked).unwrap(), attempt("r", 1));
+    let term = RequestStatement::FIRST_TERM + 1;
+    let words = Arc::new(testing::authorize_in(term, 1, &id("f"), &attempt.request, &asked));
+    for step in [TakeOverStep::Prepare, TakeOverStep::Commit] {
+        let take = SiteRequest::TakeOver { attempt: attempt.clone(), authorization: words.clone(), step };
+        let (answer, _) = ask(&mut ledger, at(1), "f", take);
+        assert!(matches!(&answer, SiteAnswer::Booked { seats, .. } if seats.len() == 2), "{answer:?}");
+        ledger = open(1000, 8, records(&ledger), at(1)).0;
+        assert_eq!(used(ledger.uplink().unwrap().reserved(), 2_000), 400, "after a restart too");
+    }
+    ledger.sanity_check().unwrap();
 }
 
 #[test]

@@ -163,6 +163,12 @@ impl Demand {
         self.traffic
     }
 
+    /// The traffic that may go from site to site: none where all seats are to be at one site, whatever becomes of some of them.
+    #[must_use]
+    pub fn traffic_between_sites(&self) -> Option<Traffic> {
+        self.traffic.filter(|_| self.sites_max != Some(1))
+    }
+
     /// The factors that may be chosen, if any.
     #[must_use]
     pub fn scale(&self) -> Option<Scale> {

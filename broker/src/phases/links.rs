@@ -19,7 +19,7 @@ pub(crate) struct Links<'a> {
     pub all: usize,
     /// The site of each host, numbered from 0 in the order of the hosts.
     pub of: Vec<u32>,
-    /// The link of each site; none when it has no limit.
+    /// The link of each site; none when it has no limit, or all seats are to be at one site.
     links: Vec<Option<&'a Uplink>>,
     /// The starts at which more may fit into a link than before, in order.
     falls: Vec<i64>,
@@ -50,7 +50,7 @@ impl<'a> Links<'a> {
         let (mut of, mut links, mut falls) = (Vec::with_capacity(hosts.len()), Vec::new(), Vec::new());
         let starts = Window { start: job.earliest, end: job.latest + Span(1) };
         for same in hosts.chunk_by(|a, b| a.site == b.site) {
-            let link = job.uplinks.of(same[0].site);
+            let link = job.demand.traffic_between_sites().and_then(|_| job.uplinks.of(same[0].site));
             // The pool holds at most MAX_POOL hosts.
             of.resize(of.len() + same.len(), links.len() as u32);
             links.push(link);

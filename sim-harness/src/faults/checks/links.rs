@@ -2,7 +2,8 @@
 //! users were told fits into the links.
 //!
 //! Invariant: shares no code with the ledger, and takes the traffic of a request from its user. With t of N hosts at a site each booking
-//! puts `ceil(t b (N - t) / (N - 1))` on the link: two bookings of one request never less than both hosts together would.
+//! puts `ceil(t b (N - t) / (N - 1))` on the link: two bookings of one request never less than both hosts together would. What is to be at one
+//! site puts nothing on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,9 @@ use crate::engine::SiteLedger;
 
 /// What so many hosts of a demand put on the link of their site, in Mbit/s.
 fn load(demand: &Demand, here: usize) -> u64 {
+    if demand.sites_max() == Some(1) {
+        return 0;
+    }
     let (here, seats) = (here as u64, demand.seats_in_all() as u64);
     let sent = demand.traffic().map_or(0, |traffic| here * traffic.mbps.0 * seats.saturating_sub(here));
     sent.div_ceil(seats.saturating_sub(1).max(1))

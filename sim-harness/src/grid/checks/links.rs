@@ -37,8 +37,11 @@ fn window_of(booking: &Booking) -> Option<Window> {
     Some(Window { start, end })
 }
 
-/// With t of N hosts at the site: `ceil(t b (N - t) / (N - 1))`.
+/// With t of N hosts at the site: `ceil(t b (N - t) / (N - 1))`; nothing where all are to be at one site.
 fn load_of(demand: &Demand, booking: &Booking) -> u64 {
+    if demand.sites_max() == Some(1) {
+        return 0;
+    }
     let (here, seats) = (booking.grants.len() as u64, demand.seats() as u64);
     let sent = demand.traffic().map_or(0, |traffic| here * traffic.mbps.0 * seats.saturating_sub(here));
     sent.div_ceil(seats.saturating_sub(1).max(1))
