@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::*;
-use crate::{phases::Settings, snapshot::GridSnapshot};
+use crate::{phases::Settings, request::Effort, snapshot::GridSnapshot};
 
 /// The cases of a set; else reports that the test is skipped.
 fn cases(test: &str, set: &str) -> Vec<PathBuf> {
@@ -35,8 +35,13 @@ fn cases(test: &str, set: &str) -> Vec<PathBuf> {
 
 /// The figures of a policy on a case, all plans of which fit together, and the makespan of the reference.
 fn judged(case: &Path, policy: &str) -> (BatchLine, i64) {
+    judged_with(case, policy, Effort::default())
+}
+
+fn judged_with(case: &Path, policy: &str, effort: Effort) -> (BatchLine, i64) {
     let read = |name: &str| fs::read_to_string(case.join(name)).unwrap();
-    let planner = OfflinePlanner::new(GridSnapshot::read(&read("grid.json")).unwrap(), Settings::default(), 1, false);
+    let settings = Settings { effort, ..Settings::default() };
+    let planner = OfflinePlanner::new(GridSnapshot::read(&read("grid.json")).unwrap(), settings, 1, false);
     let requests = read("requests.jsonl");
     let asked: Vec<Asked> =
         (1..).zip(requests.lines()).map(|(number, line)| planner.read_line(number, line).unwrap()).collect();
@@ -61,6 +66,16 @@ fn small_and_middle_cases_are_solved_to_the_proof() {
             let objective = batch.objective;
             assert_eq!((objective.value, objective.bound), (best, Some(best)), "{}", case.display());
         }
+    }
+}
+
+/// With a hundredth of the usual work; figures of all cases and all of the work are in docs/figures.md.
+#[test]
+fn larger_cases_are_near_the_best_known_and_their_bounds_near_that() {
+    for case in cases("larger_cases_are_near_the_best_known_and_their_bounds_near_that", "medium").iter().take(2) {
+        let (batch, best) = judged_with(case, "oas", Effort::Fast);
+        let (value, bound) = (batch.objective.value, batch.objective.bound.unwrap());
+        assert!(value * 100 <= best * 106 && value * 100 <= bound * 112, "{}: {value}, {bound}", case.display());
     }
 }
 
