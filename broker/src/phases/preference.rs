@@ -52,7 +52,7 @@ pub(crate) fn spreading_ranks(order: u64, candidates: &[&Candidate<'_>], at: Tim
     };
     // Sites are fewer than hosts, of which one planner never sees that many.
     let ranks = ranks(order, candidates).into_iter().zip(candidates);
-    ranks.map(|(rank, candidate)| place(candidate) << 32 | rank >> 32).collect()
+    ranks.map(|(rank, candidate)| (place(candidate) << 32) | (rank >> 32)).collect()
 }
 
 /// The hash FNV-1a of a name and its end, begun with another hash.
