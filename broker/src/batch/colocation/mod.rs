@@ -4,6 +4,8 @@
 
 mod best;
 mod forms;
+#[cfg(test)]
+mod matching_tests;
 mod pairing;
 mod places;
 mod problem;
