@@ -44,7 +44,7 @@ pub mod readers {
                 Data, End, FRAME_BYTES_MAX, Frame, FrameReader, FromKeeper, Output, STDIN_BYTES_AHEAD_MAX,
                 TerminalSize, ToKeeper, decode, encode,
             },
-            opening::{FromUser, Opening},
+            opening::{FromUser, Opening, PeerOpening},
         };
     }
 

@@ -344,7 +344,12 @@ impl RunSite {
         keepers.start(&task, now).map_err(|error| answer_of(&error))?;
         locked(&self.started).insert(id.clone(), Watched::of(&task));
         if let Some(bound) = bound {
-            self.forwarders.open(&task, bound).map_err(|error| Answer::NotNow(error.to_string()))?;
+            self.forwarders.open(&task, bound).map_err(|error| {
+                let why = format!("the seat would reach no other seats: {error}");
+                // A run that is over already needs no end.
+                let _ = keepers.end(&id, &why);
+                Answer::Refused(why)
+            })?;
         }
         self.note("run", &id, from);
         keepers.connect(&id).map_err(|error| answer_of(&error))

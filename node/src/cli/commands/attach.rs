@@ -10,7 +10,7 @@ use crate::{
         error::CliError,
         exit::Exit,
         output::remark,
-        run::job::{JobEnd, Terms},
+        run::job::{JobEnd, Terms, code},
         run_args::{AttachArgs, LogsArgs, SeatsArgs, StdinTo},
         signing,
     },
@@ -24,7 +24,7 @@ use crate::{
 /// [`CliError`].
 pub fn attach(context: &mut Context, args: &AttachArgs) -> Result<Exit, CliError> {
     let stdin = if args.pty { StdinTo::First } else { args.stdin };
-    watch(context, &args.seats, (stdin, true), (true, args.pty))
+    watch(context, &args.seats, (stdin, true), (true, args.pty)).map_err(|error| CliError::in_run(code::UNKNOWN, error))
 }
 
 /// Runs `kolo logs`.

@@ -239,7 +239,7 @@ impl Forwarders {
             let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, stream.local_addr()?) else {
                 return Err(io::ErrorKind::Unsupported.into());
             };
-            if user_of(from, to)? != Some(route.user) {
+            if tokio::task::block_in_place(|| user_of(from, to))? != Some(route.user) {
                 return Err(io::Error::other("it comes from another user of this machine"));
             }
             stream.set_nodelay(true)?;

@@ -8,12 +8,24 @@ use std::{
     net::{Ipv4Addr, SocketAddrV4},
 };
 
-/// The list of the machine's TCP sockets.
-const TCP: &str = "/proc/net/tcp";
+/// The lists of the machine's TCP sockets; without IPv6 there is no second one.
+const TCP: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
+/// What stands before an address of IPv4 that a socket of IPv6 uses.
+const MAPPED: &str = "0000000000000000FFFF0000";
 
 /// The user whose socket at `own` is connected to `other`; none when there is none any more.
 pub fn user_of(own: SocketAddrV4, other: SocketAddrV4) -> io::Result<Option<u32>> {
-    Ok(find(&fs::read_to_string(TCP)?, own, other))
+    for list in TCP {
+        match fs::read_to_string(list) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            list => {
+                if let Some(user) = find(&list.unwrap_or_default(), own, other) {
+                    return Ok(Some(user));
+                }
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn find(list: &str, own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
@@ -28,6 +40,7 @@ fn find(list: &str, own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
 /// An address as the system lists it: the number as it lies in memory, and the port.
 fn address(word: &str) -> Option<SocketAddrV4> {
     let (ip, port) = word.split_once(':')?;
+    let ip = ip.strip_prefix(MAPPED).unwrap_or(ip);
     let ip = Ipv4Addr::from(u32::from_str_radix(ip, 16).ok()?.to_ne_bytes());
     Some(SocketAddrV4::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
@@ -55,6 +68,11 @@ mod tests {
         let (from, to) = (v4(from), v4(listener.local_addr().unwrap()));
         assert_eq!(user_of(from, to).unwrap(), Some(geteuid().as_raw()));
         assert_eq!(v4(near.local_addr().unwrap()), from);
+        let mapped = TcpStream::connect((std::net::Ipv4Addr::new(127, 77, 1, 2).to_ipv6_mapped(), to.port()));
+        if mapped.is_ok() {
+            let (_far, from) = listener.accept().unwrap();
+            assert_eq!(user_of(v4(from), to).unwrap(), Some(geteuid().as_raw()), "as some programs connect");
+        }
         assert_eq!(user_of(to, SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1)).unwrap(), None);
     }
 

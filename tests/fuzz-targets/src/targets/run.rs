@@ -1,6 +1,11 @@
 //! The stream between a user and the keeper of a seat, what opens it, and the order of what is run. The first byte says which.
 
+use broker::{
+    ids::{RequestId, SeatNumber},
+    trust::PublicKey,
+};
 use discovery::{opening::OPENING_BYTES_MAX, wire};
+use ed25519_dalek::SigningKey;
 use kolo::readers::run::{
     FRAME_BYTES_MAX, FileFrame, Frame, FromKeeper, FromUser, Manifest, Opening, RunOrder, ToKeeper, decode, encode,
 };
@@ -68,13 +73,13 @@ fn frames<F: Frame + PartialEq + std::fmt::Debug>(mut bytes: &[u8]) {
 
 /// An order of a command with everything that an order may have.
 const ORDER: &str = concat!(
-    r#"{"grid":"test","site":"s","request":"r","seat":2,"run":1,"rank":1,"hosts":["a","b"],"command":["echo","x"],"#,
+    r#"{"grid":"test","site":"s","request":"r","seat":2,"run":1,"rank":1,"hosts":["a","b"],"peers":{"seats":[{"site":"x","seat":0},{"site":"s","seat":2}],"ports":[{"rank":0,"port":4000}]},"command":["echo","x"],"#,
     r#""environment":{"LANG":"C"},"directory":"work","terminal":{"rows":24,"columns":80},"has_stdin":true,"#,
     r#""issued":1000,"expires":1060,"nonce":"n"}"#,
 );
 
 fn golden() -> Vec<Vec<u8>> {
-    use kolo::readers::run::{Data, End, Output, TerminalSize};
+    use kolo::readers::run::{Data, End, Output, PeerOpening, RunNumber, TerminalSize};
     let data = Data(b"ab\n".to_vec());
     let from_keeper = [
         FromKeeper::Ready,
@@ -103,9 +108,25 @@ fn golden() -> Vec<Vec<u8>> {
         FileFrame::Done,
         FileFrame::Failed("no".to_owned()),
     ];
+    let peer = Opening::Peer(PeerOpening {
+        user: PublicKey::of(&SigningKey::from_bytes(&[1; 32])),
+        request: RequestId::new("r").expect("a short id"),
+        run: RunNumber(300),
+        from: SeatNumber(1),
+        to: SeatNumber(2),
+        port: 29500,
+    });
+    let peer = [vec![3], wire::encode(&peer).expect("an opening within its bounds")].concat();
     let manifest = [&b"\x06\x01\x03d/a\x01\x03\x01"[..], &[7; 32]].concat();
-    [stream(0, &from_keeper), stream(1, &to_keeper), [&[2], ORDER.as_bytes()].concat(), stream(5, &files), manifest]
-        .into()
+    [
+        stream(0, &from_keeper),
+        stream(1, &to_keeper),
+        [&[2], ORDER.as_bytes()].concat(),
+        stream(5, &files),
+        manifest,
+        peer,
+    ]
+    .into()
 }
 
 fn stream<F: Frame>(kind: u8, frames: &[F]) -> Vec<u8> {
