@@ -290,6 +290,12 @@ impl Node {
         self.reap();
     }
 
+    /// Stops the node where it is, so that nothing is heard of it, as when its network is cut; or lets it go on.
+    pub fn silence(&self, is_silent: bool) {
+        let signal = if is_silent { Signal::SIGSTOP } else { Signal::SIGCONT };
+        kill(self.pid(), signal).expect("our own child can be stopped");
+    }
+
     /// Asks the node to stop and waits until it has.
     pub fn stop(&mut self) -> ExitStatus {
         kill(self.pid(), Signal::SIGTERM).expect("our own child can be ended");

@@ -20,6 +20,8 @@ mod documents;
 mod each;
 #[path = "grid/files.rs"]
 mod files;
+#[path = "grid/kills.rs"]
+mod kills;
 #[path = "grid/lasting.rs"]
 mod lasting;
 #[path = "grid/links.rs"]

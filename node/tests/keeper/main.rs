@@ -7,4 +7,5 @@
 mod behaviour;
 mod cgroups;
 mod confinement;
+mod full;
 mod site;

@@ -1,0 +1,54 @@
+//! Scratch disks that are full: a command is told so as everywhere, and one that cannot be prepared says why.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use kolo::readers::run::End;
+use nix::unistd::geteuid;
+
+use super::site::{Site, skip};
+
+/// A disk of one MiB at this place, as long as this lives.
+struct Small(PathBuf);
+
+impl Small {
+    fn at(path: &Path) -> Option<Small> {
+        let options = "size=1m,mode=0755";
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(path).status();
+        if !geteuid().is_root() || !mounted.is_ok_and(|status| status.success()) {
+            skip("no disk can be mounted here");
+            return None;
+        }
+        Some(Small(path.to_owned()))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_fills_the_scratch_disk_is_told_so_and_one_that_finds_it_full_does_not_start() {
+    let site = Site::new();
+    let scratch = site.directory.path().join("scratch");
+    let Some(_disk) = Small::at(&scratch) else { return };
+    let (end, _, stderr) = site.sh("head -c 9000000 /dev/zero > big || exit 5").await;
+    assert_eq!(end, End::Code(5), "{stderr}");
+    assert!(stderr.contains("No space left"), "{stderr}");
+    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0, "what it has left is removed");
+
+    fs::write(scratch.join("of-somebody-else"), vec![1; 2 << 20]).unwrap_err();
+    let task = site.task(&["true"]);
+    let mut order = task.order.clone();
+    order.run.0 = 2;
+    let id = site.start(&kolo::keeping::Task { order, ..task });
+    let mut user = site.attach(&id, [0; 2]).await;
+    let end = user.end().await;
+    let why = |end: &End| matches!(end, End::Failed(why) if why.contains("scratch directory") && why.contains("No space left"));
+    assert!(why(&end), "{end:?}");
+}
