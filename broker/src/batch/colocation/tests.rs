@@ -67,10 +67,10 @@ pub(super) fn check(problem: &Problem, placed: &Placed) {
     }
     for (capacity, blocks) in problem.hosts.iter().zip(blocks) {
         for at in blocks.iter().map(|block| block.start) {
-            for resource in 0..RESOURCES_MAX {
+            for (resource, most) in capacity.iter().enumerate() {
                 let beside = blocks.iter().filter(|block| block.start <= at && at < block.end);
                 let used: u64 = beside.map(|block| block.needs[resource]).sum();
-                assert!(used <= capacity[resource], "{used} of {resource} at {at}");
+                assert!(used <= *most, "{used} of {resource} at {at}");
             }
         }
     }
