@@ -158,6 +158,9 @@ pub enum Command {
     /// Speak SSH with one client on the standard input and output (the node starts this in a sandbox)
     #[command(hide = true)]
     SshServer(SshServerArgs),
+    /// Run a command with the standard input as its terminal (the node starts this in a sandbox)
+    #[command(hide = true)]
+    InTerminal(InTerminalArgs),
 }
 
 /// `kolo list`
@@ -356,6 +359,14 @@ pub struct SshServerArgs {
     /// The keys that are let in
     #[arg(value_name = "KEY")]
     pub keys: Vec<String>,
+}
+
+/// `kolo in-terminal`.
+#[derive(Debug, Clone, Args)]
+pub struct InTerminalArgs {
+    /// The command and its arguments, behind --
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// `kolo repair`.

@@ -4,12 +4,15 @@ use std::{env, io};
 
 use crate::{
     cli::{
-        args::{KeeperArgs, SshServerArgs},
+        args::{InTerminalArgs, KeeperArgs, SshServerArgs},
         error::CliError,
         exit::Exit,
     },
     run::{
-        keeper::{keep, launch::launch},
+        keeper::{
+            keep,
+            launch::{self, launch},
+        },
         ssh,
     },
 };
@@ -17,6 +20,12 @@ use crate::{
 pub fn run(args: &KeeperArgs) -> Result<Exit, CliError> {
     let kept = if args.launch { launch(&args.directory) } else { keep(&args.directory).map_err(io::Error::other) };
     kept.map_err(|source| CliError::Io { doing: "keeping a run", source })?;
+    Ok(Exit::Done)
+}
+
+/// `kolo in-terminal`: the command of a seat that has a terminal, where it is started in a sandbox.
+pub fn in_terminal(args: &InTerminalArgs) -> Result<Exit, CliError> {
+    launch::in_terminal(&args.command).map_err(|source| CliError::Io { doing: "running the command", source })?;
     Ok(Exit::Done)
 }
 

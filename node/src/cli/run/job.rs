@@ -287,7 +287,8 @@ impl<'a> Job<'a> {
             News::Unread => self.tell(Tell::Signal(SIGPIPE)),
             News::Printed => self.over(rank, 0),
             News::Ended(end) => {
-                if !matches!(end, End::Code(_)) {
+                let is_wanted = self.terms.ends_with_user && end == End::Signal(SIGHUP);
+                if !matches!(end, End::Code(_)) && !is_wanted {
                     self.printer.remark(&format!("{}: {}", self.name(rank), words(&end)));
                 }
                 self.over(rank, code_of(&end));

@@ -27,6 +27,7 @@ use nix::{
 };
 
 use crate::run::{
+    Runner,
     directory::{RunDirectory, Task},
     keeper::environment,
     ssh,
@@ -89,7 +90,8 @@ fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Prepare
     let scratch = directory.scratch().map_err(|error| error.to_string())?.ok_or("it has no scratch directory")?;
     let cgroup = directory.cgroup().map_err(|error| error.to_string())?;
     setsid().map_err(failed("it gets no session of its own"))?;
-    if task.order.terminal.is_some() {
+    // In a sandbox it is the command that gets it: what a terminal sends must not reach the sandbox itself.
+    if task.order.terminal.is_some() && task.confinement.runner == Runner::None {
         rustix::process::ioctl_tiocsctty(io::stdin()).map_err(|error| format!("it gets no terminal: {error}"))?;
     }
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
@@ -123,14 +125,7 @@ fn prepared(task: &Task, scratch: &Path, status: File) -> Result<Prepared, Strin
         command.arg0(program).args(arguments).env_clear().envs(&variables);
         return Ok(Prepared::Command(command));
     };
-    let (inside, bound) = if is_ssh {
-        let server = [SELF_IN_SANDBOX.to_owned(), "ssh-server".to_owned()];
-        (server.into_iter().chain(order.ssh_keys.iter().cloned()).collect(), Some(own_file()?))
-    } else {
-        let program = order.command.first().ok_or("there is no command")?;
-        find_program(program, path_of(&variables), is_shown)?;
-        (order.command.clone(), None)
-    };
+    let (inside, bound) = in_sandbox(task, path_of(&variables), is_shown)?;
     let words = task.confinement.wrapped(scratch, &directory);
     let count = words.len() + 3 * variables.len() + inside.len() + 5;
     if count > SANDBOX_WORDS_MAX {
@@ -150,6 +145,27 @@ fn prepared(task: &Task, scratch: &Path, status: File) -> Result<Prepared, Strin
     Ok(Prepared::Command(command))
 }
 
+/// What runs in a sandbox, and the file of this program where that has a part in it.
+fn in_sandbox(
+    task: &Task,
+    path: &str,
+    is_shown: impl Fn(&Path) -> bool,
+) -> Result<(Vec<String>, Option<String>), String> {
+    let order = &task.order;
+    let by_this = |words: &[&str], rest: &[String]| {
+        let words = [SELF_IN_SANDBOX].iter().chain(words).map(|word| (*word).to_owned());
+        words.chain(rest.iter().cloned()).collect()
+    };
+    if !order.ssh_keys.is_empty() {
+        return Ok((by_this(&["ssh-server"], &order.ssh_keys), Some(own_file()?)));
+    }
+    find_program(order.command.first().ok_or("there is no command")?, path, is_shown)?;
+    Ok(match order.terminal {
+        Some(_) => (by_this(&["in-terminal", "--"], &order.command), Some(own_file()?)),
+        None => (order.command.clone(), None),
+    })
+}
+
 /// Goes into the directory of the command.
 fn enter(directory: &Path, is_shown: bool) -> Result<(), String> {
     let entered = match is_shown {
@@ -164,6 +180,14 @@ fn enter(directory: &Path, is_shown: bool) -> Result<(), String> {
 
 fn path_of(variables: &BTreeMap<String, String>) -> &str {
     variables.get("PATH").map_or("", String::as_str)
+}
+
+/// Becomes a command, as the leader of a session that has its standard input as its terminal. Returns only when it could not.
+pub fn in_terminal(command: &[String]) -> io::Result<()> {
+    let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    setsid()?;
+    rustix::process::ioctl_tiocsctty(io::stdin())?;
+    Err(Command::new(program).args(arguments).exec())
 }
 
 /// The file of this program.

@@ -86,5 +86,10 @@ async fn serve_one(keys: &[String], home: Home) -> Result<(), SshError> {
         ..server::Config::default()
     };
     let stream = tokio::io::join(from_client, to_client);
-    server::run_stream(Arc::new(config), stream, Visitor::new(keys, home)).await?.await
+    let served = server::run_stream(Arc::new(config), stream, Visitor::new(keys, home)).await?.await;
+    match served {
+        // It has gone, with a word or without.
+        Err(SshError::Protocol(russh::Error::IO(error))) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+        served => served,
+    }
 }
