@@ -50,6 +50,10 @@ mod reach;
 mod run_on_seats;
 #[path = "grid/scenarios.rs"]
 mod scenarios;
+#[path = "grid/ssh.rs"]
+mod ssh;
+#[path = "grid/terminal.rs"]
+mod terminal;
 #[path = "grid/tls.rs"]
 mod tls;
 #[path = "grid/upkeep.rs"]
