@@ -168,7 +168,7 @@ impl Negotiation {
             after: Millis(0),
         };
         let reports = sites.iter().map(report).collect();
-        let holds = self.holds_of(plan, &attempt, authorization);
+        let holds = self.holds_of(plan, &attempt, &authorization);
         self.record.history.add_attempt(AttemptReport { attempt: attempt.attempt, start: plan.start, sites: reports });
         Some(Begun { sites, holds })
     }
@@ -178,7 +178,7 @@ impl Negotiation {
         &self,
         plan: &Plan,
         attempt: &AttemptId,
-        authorization: Arc<Authorization>,
+        authorization: &Arc<Authorization>,
     ) -> Vec<(SiteId, HoldRequest)> {
         let sites = sites_of(plan);
         let participants: Vec<SiteId> = sites.keys().cloned().collect();

@@ -426,9 +426,11 @@ impl Negotiation {
         self.record.history.add_round(round);
         match Proposal::of(next) {
             Ok(proposal) => self.propose(now, proposal),
-            Err(Next::Wait(wait)) => self.state = State::BackingOff { until: now.monotonic + wait },
-            Err(Next::End(outcome)) => self.close(now, outcome),
-            Err(_) => self.find(),
+            Err(other) => match *other {
+                Next::Wait(wait) => self.state = State::BackingOff { until: now.monotonic + wait },
+                Next::End(outcome) => self.close(now, outcome),
+                _ => self.find(),
+            },
         }
     }
 

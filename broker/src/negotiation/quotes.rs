@@ -25,11 +25,11 @@ pub(super) struct Proposal {
 
 impl Proposal {
     /// What is to be held next, if anything is.
-    pub fn of(next: Next) -> Result<Proposal, Next> {
+    pub fn of(next: Next) -> Result<Proposal, Box<Next>> {
         match next {
             Next::Hold(plan) => Ok(Proposal { plan, incarnation: None }),
             Next::Book(plan, incarnation) => Ok(Proposal { plan, incarnation: Some(incarnation) }),
-            other => Err(other),
+            other => Err(Box::new(other)),
         }
     }
 }
@@ -56,7 +56,7 @@ impl Negotiation {
             return self.hold(now, proposal);
         };
         let attempt = self.attempt_id(self.record.last_attempt + 1);
-        for (site, hold) in self.holds_of(&proposal.plan, &attempt, authorization.into()) {
+        for (site, hold) in self.holds_of(&proposal.plan, &attempt, &authorization.into()) {
             if waiting.contains(&site) {
                 self.outputs.push_back(Output::Ask {
                     site,

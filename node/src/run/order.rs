@@ -210,7 +210,7 @@ impl RunOrder {
             (!self.has_stdin, "no input"),
         ];
         if let Some((_, what)) = wrong.iter().find(|(is_so, _)| *is_so) {
-            return Err(OrderError::Ssh(*what));
+            return Err(OrderError::Ssh(what));
         }
         self.ssh_keys.iter().try_for_each(|line| ssh_key::read(line).map(drop)).map_err(OrderError::from)
     }

@@ -130,7 +130,7 @@ mod tests {
         symlink(outside.path(), tree.join("a/b/link")).unwrap();
         symlink(outside.path(), tree.join("link")).unwrap();
         fs::set_permissions(tree.join("a/b"), fs::Permissions::from_mode(0o500)).unwrap();
-        fs::set_permissions(tree.join("a"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(tree.join("a"), fs::Permissions::from_mode(0o000)).unwrap();
         remove_tree(&tree).unwrap();
         assert!(!tree.exists() && outside.path().join("kept").exists());
         remove_tree(&tree).unwrap();

@@ -132,27 +132,14 @@ fn run_in(
     if args.pty {
         seats::one(&hosts)?;
     }
-    let path = request_path(view.id.as_str());
-    let begins_ms = view.reservation.as_ref().map_or(0, |reservation| reservation.start.0.saturating_mul(1000));
-    if begins_ms > i64::try_from(unix_ms()).unwrap_or(i64::MAX) {
-        waiting::wait(client.clone(), Goal::Start, None, move |client| client.get(&path))?;
-    }
+    wait_for_start(client, view)?;
     let (grid, opener) = signing::opener(context, client, &args.key)?;
     let number = RunNumber(unix_ms());
     let courier = Courier { client, opener: &opener, grid: &grid, request: &view.id, run: Some(number) };
     if let Some(sent) = sent {
         send(&courier, &hosts, sent)?;
     }
-    let terms = Terms {
-        kills_on_failure: args.kill_on_failure,
-        exit_timeout: args.exit_timeout,
-        placing: sent.map(Sent::placing).unwrap_or_default(),
-        detaches: args.detach,
-        ends_with_user: false,
-        has_terminal: args.pty,
-        is_attached: false,
-        is_watched: false,
-    };
+    let terms = terms(args, sent);
     let stdin = match each {
         Some(_) => StdinTo::All,
         None if args.detach => StdinTo::None,
@@ -207,6 +194,27 @@ fn run_in(
         JobEnd::Over(code) if !args.fetch.is_empty() => JobEnd::Over(fetch(&courier, &hosts, args, code)),
         end => end,
     })
+}
+
+fn terms(args: &RunArgs, sent: Option<&Sent>) -> Terms {
+    Terms {
+        kills_on_failure: args.kill_on_failure,
+        exit_timeout: args.exit_timeout,
+        placing: sent.map(Sent::placing).unwrap_or_default(),
+        detaches: args.detach,
+        has_terminal: args.pty,
+        ..Terms::default()
+    }
+}
+
+/// Waits until a reservation begins.
+fn wait_for_start(client: &Client, view: &RequestView) -> Result<(), CliError> {
+    let path = request_path(view.id.as_str());
+    let begins_ms = view.reservation.as_ref().map_or(0, |reservation| reservation.start.0.saturating_mul(1000));
+    if begins_ms > i64::try_from(unix_ms()).unwrap_or(i64::MAX) {
+        waiting::wait(client.clone(), Goal::Start, None, move |client| client.get(&path))?;
+    }
+    Ok(())
 }
 
 /// Who reaches whom, where anybody does.

@@ -157,6 +157,23 @@ struct Progress {
     terminal: Option<TerminalSize>,
 }
 
+impl Progress {
+    /// What the keeper is told, noted for when it has to be told again.
+    fn pass_on(&mut self, told: Tell) -> ToKeeper {
+        match told {
+            Tell::Go => {
+                self.is_released = true;
+                ToKeeper::Go
+            }
+            Tell::Signal(signal) => ToKeeper::Signal(signal),
+            Tell::Resize(size) => {
+                self.terminal = Some(size);
+                ToKeeper::Resize(size)
+            }
+        }
+    }
+}
+
 /// Input that the keeper has not acknowledged.
 #[derive(Default)]
 struct Input {
@@ -333,17 +350,7 @@ impl Seat {
                         writer.finish().await;
                         return Talked::Left;
                     };
-                    writer.send(&match told {
-                        Tell::Go => {
-                            progress.is_released = true;
-                            ToKeeper::Go
-                        }
-                        Tell::Signal(signal) => ToKeeper::Signal(signal),
-                        Tell::Resize(size) => {
-                            progress.terminal = Some(size);
-                            ToKeeper::Resize(size)
-                        }
-                    });
+                    writer.send(&progress.pass_on(told));
                 }
                 chunk = next_chunk(&mut self.input), if may_read => match chunk {
                     Some(chunk) => {

@@ -68,6 +68,7 @@ impl Files {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
 fn failed(error: io::Error) -> StatusCode {
     match error.kind() {
         ErrorKind::NotFound => StatusCode::NoSuchFile,

@@ -89,15 +89,15 @@ impl Work {
                 tokio::spawn(join(near, input.clone(), out, |out| out.end(None)));
                 Ok(Work { input, group: None, size: None })
             }
-            (wanted, Some(size)) => Work::start_in_terminal(home, wanted, size, (input, out)),
-            (wanted, None) => Work::start_with_pipes(home, wanted, (input, out)),
+            (wanted, Some(size)) => Work::start_in_terminal(home, &wanted, size, (input, out)),
+            (wanted, None) => Work::start_with_pipes(home, &wanted, (input, out)),
         }
     }
 
-    fn start_with_pipes(home: &Home, wanted: Wanted, (input, out): (Backlog, Out)) -> io::Result<Work> {
+    fn start_with_pipes(home: &Home, wanted: &Wanted, (input, out): (Backlog, Out)) -> io::Result<Work> {
         let shell = shell();
         let mut command = tokio::process::Command::new(shell);
-        command.args(arguments(&wanted)).env_clear().envs(&home.variables).current_dir(&home.directory);
+        command.args(arguments(wanted)).env_clear().envs(&home.variables).current_dir(&home.directory);
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -117,10 +117,10 @@ impl Work {
         Ok(Work { input, group, size: None })
     }
 
-    fn start_in_terminal(home: &Home, wanted: Wanted, size: Size, (input, out): (Backlog, Out)) -> io::Result<Work> {
+    fn start_in_terminal(home: &Home, wanted: &Wanted, size: Size, (input, out): (Backlog, Out)) -> io::Result<Work> {
         let (pty, pts) = pty_process::open().map_err(io::Error::other)?;
         pty.resize(size).map_err(io::Error::other)?;
-        let command = pty_process::Command::new(shell()).args(arguments(&wanted)).env_clear().envs(&home.variables);
+        let command = pty_process::Command::new(shell()).args(arguments(wanted)).env_clear().envs(&home.variables);
         let mut child = command.current_dir(&home.directory).spawn(pts).map_err(io::Error::other)?;
         let group = group_of(&child);
         let (reader, writer) = pty.into_split();
