@@ -7,7 +7,7 @@ use tokio::{
 
 use super::{links::stranger, *};
 use crate::{
-    AskError, RunError, RunInbound, RunStream,
+    AskError, RunError, RunInbound, RunStream, STREAMS_PER_PEER_MAX,
     opening::{Answer, OPENING_BYTES_MAX},
     swarm_task::Purpose,
 };
@@ -119,7 +119,7 @@ async fn who_refuses_is_heard_and_what_is_too_much_is_not_sent() {
     assert!(matches!(unreachable, Err(RunError::Unreachable(AskError::Unreachable))), "{unreachable:?}");
 
     let mut streams = Vec::new();
-    while streams.len() < 64 {
+    while streams.len() < STREAMS_PER_PEER_MAX {
         streams.push(open(&taker, &mut inbound, &opener).await);
     }
     let more = opener.discovery.open_run(&site, Vec::new()).await;

@@ -283,6 +283,8 @@ impl Keepers {
             Ok(stream) => stream,
             Err(_) => {
                 let mut started = locked(&self.started);
+                // One that has ended and was not waited for seems to live.
+                started.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
                 match dial(&directory) {
                     Ok(stream) => stream,
                     // Its socket must not be taken from it: it could not be reached again.

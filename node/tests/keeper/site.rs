@@ -140,6 +140,7 @@ impl Site {
             gaps: Vec::new(),
             stdin_given: None,
             pid: None,
+            ended: None,
         };
         user.send(&ToKeeper::Attach { from_stdout: from[0], from_stderr: from[1] }).await;
         user
@@ -197,6 +198,8 @@ pub struct User {
     pub gaps: Vec<(u64, u64)>,
     pub stdin_given: Option<u64>,
     pub pid: Option<u32>,
+    /// The end of one that was never ready.
+    ended: Option<End>,
 }
 
 impl User {
@@ -242,8 +245,10 @@ impl User {
     }
 
     pub async fn go(&mut self) {
-        self.until(|_, frame| matches!(frame, FromKeeper::Ready | FromKeeper::Ended(_))).await;
-        self.send(&ToKeeper::Go).await;
+        match self.until(|_, frame| matches!(frame, FromKeeper::Ready | FromKeeper::Ended(_))).await {
+            FromKeeper::Ended(end) => self.ended = Some(end),
+            _ => self.send(&ToKeeper::Go).await,
+        }
     }
 
     pub async fn has_said(&mut self, text: &str) {
@@ -251,6 +256,9 @@ impl User {
     }
 
     pub async fn end(&mut self) -> End {
+        if let Some(end) = self.ended.take() {
+            return end;
+        }
         loop {
             if let FromKeeper::Ended(end) = self.next().await.expect("an end") {
                 return end;

@@ -198,7 +198,7 @@ fn peak_mib(node: &Node) -> u64 {
 
 #[test]
 fn a_client_that_takes_nothing_and_a_command_that_takes_nothing_fill_no_memory() {
-    let Some(user) = user(&["ssh"], &["--runner-spool-mib", "1"]) else { return };
+    let Some(user) = user(&["ssh"], &["--runner-spool-mib", "8"]) else { return };
     let script = "yes & sleep 1000";
     let mut slow = user.client("ssh", &[&user.seat(), script]);
     let mut slow = slow.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

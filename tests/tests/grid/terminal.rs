@@ -101,7 +101,7 @@ fn keys_sizes_and_signals_reach_a_command_that_has_a_terminal() {
     terminal.resize(40, 120);
     terminal.wait_for("resized to 40 120");
     terminal.type_keys("~.");
-    assert_eq!(running.wait().unwrap().code(), Some(0));
+    assert_eq!(running.wait().unwrap().code(), Some(125));
     terminal.wait_for("left running");
     let modes = tcgetattr(&open).unwrap().local_modes;
     assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG), "it is as it was: {modes:?}");
