@@ -59,7 +59,7 @@ pub enum Canary {
     ForgetSuccessors,
     /// A node that takes a reservation over takes it for one of the first shape.
     ShapeForgotten,
-    /// A node that takes a reservation over takes it for one that is not scaled.
+    /// A node that takes a reservation over takes it for one of the least factor.
     FactorForgotten,
     /// A site forgets who coordinates a reservation in the place of its entry point.
     ForgetCoordinator,

@@ -29,7 +29,7 @@ const RANGES: [u64; 11] = [
     SCALED_FROM,
 ];
 /// Seeds within which every deliberate fault is found in one of the [`RANGES`].
-const FOUND_WITHIN: u64 = 400;
+const FOUND_WITHIN: u64 = 200;
 
 #[test]
 fn promises_hold_whatever_goes_wrong() {

@@ -176,7 +176,11 @@ pub fn sign_over(grid: &mut Grid, node: usize, id: &RequestId, name: u64) -> Opt
     let parts = answers.parts.iter_mut().map(|(_, part)| &mut part.variant);
     match grid.canary {
         Some(Canary::ShapeForgotten) => parts.for_each(|variant| variant.shape = ShapeNumber::default()),
-        Some(Canary::FactorForgotten) => parts.for_each(|variant| variant.scale = Factor::ONE),
+        // That it is not scaled is refused where the request does not allow it.
+        Some(Canary::FactorForgotten) => parts.for_each(|variant| {
+            let scale = user.request.shape(variant.shape).and_then(Demand::scale);
+            variant.scale = scale.map_or(Factor::ONE, |scale| *scale.range().start());
+        }),
         _ => {}
     }
     if grid.canary == Some(Canary::ForgetSuccessors) {
@@ -207,6 +211,7 @@ pub fn sign_over(grid: &mut Grid, node: usize, id: &RequestId, name: u64) -> Opt
         }
         Ok(record) => {
             grid.figures.taken_over += 1;
+            checks::check_taken_over(grid, id, &record);
             grid.users.sign_for(id, node);
             if let Some(running) = grid.running(node) {
                 running.machines.negotiations.remove(id);

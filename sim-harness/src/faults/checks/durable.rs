@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use broker::{
     ids::{HostId, RequestId, SeatNumber},
-    negotiation::{Decision, Outcome},
+    negotiation::{Decision, Outcome, RequestRecord},
     plan::{Plan, Seat},
     protocol::Grant,
     resources::amount_of,
@@ -38,6 +38,18 @@ pub fn check_reported(grid: &mut Grid, id: &RequestId) {
         grid.violate("a reported success is durable", Some(id), what);
     }
     super::receipts::check_receipts(grid, id);
+}
+
+/// A node that takes a reservation over takes it as its sites have it: of the same shape and factor.
+pub fn check_taken_over(grid: &mut Grid, id: &RequestId, record: &RequestRecord) {
+    let Some(reservation) = &record.reservation else { return };
+    let taken = reservation.plan.variant();
+    let booked = |attempt| grid.nodes.iter().find_map(|node| node.disk.reservations.get(attempt));
+    let other = record.taken_over.values().filter_map(booked).find(|booking| booking.variant != taken);
+    if let Some(booking) = other {
+        let what = format!("{taken:?} was taken over, {:?} is booked", booking.variant);
+        grid.violate("a takeover keeps what is reserved", Some(id), what);
+    }
 }
 
 fn check_disks(grid: &Grid, id: &RequestId, user: &UserRequest, reported: &Plan) -> Result<(), String> {

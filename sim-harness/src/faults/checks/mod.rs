@@ -24,7 +24,7 @@ mod views;
 use broker::{ids::RequestId, ledger::Booking, protocol::AttemptId, time::Time};
 
 pub use self::{
-    durable::check_reported,
+    durable::{check_reported, check_taken_over},
     links::over_links,
     lost::{check_dropped, check_news},
     money::check_dues,
