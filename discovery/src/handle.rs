@@ -139,11 +139,13 @@ impl Discovery {
     pub fn publish_quotes(&self) {
         let shared = self.core.shared();
         let mut outbox = shared.outbox();
-        let offer = outbox.offer.clone().filter(|_| !outbox.quotes);
-        outbox.quotes = true;
-        drop(outbox);
+        if std::mem::replace(&mut outbox.quotes, true) {
+            return;
+        }
         // It was published before, so it breaks no limit.
-        let _ = offer.map(|offer| self.publish_advert(offer));
+        outbox.is_offer_new |= outbox.offer.is_some();
+        drop(outbox);
+        shared.outbox_changed.notify_one();
     }
 
     /// Publishes consecutive changes of this site's schedules. Call it in the order of the ledger's versions. The changes

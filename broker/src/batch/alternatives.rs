@@ -12,7 +12,13 @@ use super::{
     objective::{cost, host_time},
     run::Run,
 };
-use crate::{ids::RequestId, objective::unproven, phases::Job, plan::Plan, request::Request};
+use crate::{
+    ids::RequestId,
+    objective::unproven,
+    phases::{Job, Windows},
+    plan::Plan,
+    request::Request,
+};
 
 /// One way to serve a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +81,11 @@ pub(super) fn disjoint(run: &mut Run<'_>, requests: &[usize]) -> Vec<Vec<Plan>> 
 fn of_one(run: &mut Run<'_>, request: usize) -> Option<Vec<Plan>> {
     let requests = run.requests;
     let [Ok(asked)] = &requests[request].shapes[..] else { return None };
-    let (planner, asked) = (run.planner.clone(), asked.unscaled());
+    let asked = asked.unscaled();
+    if !Windows::are_of(asked.demand()) {
+        return None;
+    }
+    let planner = run.planner.clone();
     let (job, candidates) = (planner.job(&asked).ok()?, planner.eligible(asked.demand()).ok()?);
     let job = Job { budget: [job.budget, run.budget_left()].into_iter().flatten().min(), ..job };
     let mut jobs = vec![job, Job { objective: run.options.objective.of_request(), ..job }];

@@ -183,7 +183,12 @@ impl<B: Books> Ledger<B> {
 
     /// Checks that what lengthens a reservation is on hosts of it, if it has any here: a seat that floated may have moved since the user
     /// read where it is.
-    fn check_lengthened(&self, user: PublicKey, base: &RequestId, grants: &[Grant]) -> Result<(), RefusalReason> {
+    pub(super) fn check_lengthened(
+        &self,
+        user: PublicKey,
+        base: &RequestId,
+        grants: &[Grant],
+    ) -> Result<(), RefusalReason> {
         let booked = self.of_request(user, base).filter(|booking| !booking.is_held());
         let there: BTreeSet<&HostId> = booked.flat_map(|booking| &booking.grants).map(Grant::host).collect();
         let elsewhere = grants.iter().find(|grant| !there.contains(grant.host())).filter(|_| !there.is_empty());

@@ -1,6 +1,7 @@
 //! What a hold would cost the own jobs that wait: asked before it is made, so that a coordinator can look for seats that cost less.
 //!
-//! Invariant: a quote changes nothing, and passes every check that the hold would have to pass; so it promises nothing either.
+//! Invariant: a quote changes nothing and promises nothing. What is asked of a hold is asked of it, but that what an earlier attempt of the
+//! request holds stays, which a hold would give back, and that as many seats move as have to.
 
 use super::{Books, Ledger, answers::wanted_by, uplink::talk_of};
 use crate::{
@@ -26,6 +27,11 @@ impl<B: Books> Ledger<B> {
         }
         if let Err(refusal) = self.lease_of(now, hold, (network.as_ref(), &permit)) {
             return refusal;
+        }
+        let asked = &permit.statement.request;
+        let lengthens = asked.extends().map(|base| self.check_lengthened(permit.user, base, &hold.grants));
+        if let Some(Err(reason)) = lengthens {
+            return self.refusal(reason);
         }
         let (wanted, others) = wanted_by(hold, &permit);
         let talk = talk_of(&permit);

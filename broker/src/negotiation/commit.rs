@@ -136,7 +136,7 @@ impl Negotiation {
         }
     }
 
-    fn ask(&mut self, site: SiteId, purpose: Purpose, request: SiteRequest) {
+    pub(super) fn ask(&mut self, site: SiteId, purpose: Purpose, request: SiteRequest) {
         let (attempt, timeout) = (self.record.last_attempt, self.settings.answer_timeout);
         self.outputs.push_back(Output::Ask { site, attempt, purpose, request, timeout });
     }
@@ -265,12 +265,12 @@ impl Negotiation {
             Ok(_) => {
                 let what = "an answer that does not fit the question".to_owned();
                 self.record.history.report(site, ReportedAnswer::Silent(what), after);
-                self.search.exclude_silent(site);
+                self.search.lessons().exclude_silent(site);
                 self.give_up_attempt(now);
             }
             Err(why) => {
                 self.record.history.report(site, ReportedAnswer::Silent(why), after);
-                self.search.exclude_silent(site);
+                self.search.lessons().exclude_silent(site);
                 self.give_up_attempt(now);
             }
         }
@@ -297,7 +297,7 @@ impl Negotiation {
         for site in silent {
             let why = "no answer in time".to_owned();
             self.record.history.report(&site, ReportedAnswer::Silent(why), after);
-            self.search.exclude_silent(&site);
+            self.search.lessons().exclude_silent(&site);
         }
         self.give_up_attempt(now);
     }
@@ -422,8 +422,8 @@ impl Negotiation {
                 };
                 self.record.history.report(site, ReportedAnswer::Silent(what), after);
                 match answer {
-                    Ok(SiteAnswer::Refused(_)) => self.search.note_busy(site),
-                    _ => self.search.exclude_silent(site),
+                    Ok(SiteAnswer::Refused(_)) => self.search.lessons().note_busy(site),
+                    _ => self.search.lessons().exclude_silent(site),
                 }
                 self.abort(now);
             }

@@ -1,4 +1,4 @@
-//! What refusals have shown of hosts and uplinks: newer schedules than discovery knew, newer tariffs, smaller uplinks.
+//! What refusals and quotes have shown of hosts and uplinks: newer schedules than discovery knew, newer tariffs, smaller uplinks.
 //!
 //! Invariant: of a schedule the newest version that was shown counts, of a tariff the last one. Schedules are of hosts that attempts have
 //! named, tariffs of these and of hosts that were found.
@@ -48,12 +48,8 @@ impl Hints {
             let carries = Amount(used.0.saturating_add(free.0));
             self.links.insert(site.clone(), (version, carries));
         }
-        for state in refusal.hosts.into_iter().take(hosts_max.saturating_add(1)) {
-            let key = (site.clone(), state.host.clone());
-            if self.states.get(&key).is_none_or(|(known, _)| *known <= version) {
-                self.states.insert(key, (version, state));
-            }
-        }
+        // The uplink too.
+        self.remember_states(site, version, refusal.hosts, hosts_max.saturating_add(1));
         let RefusalReason::PriceChanged { host, tariff } = refusal.reason else { return };
         let here: Vec<&FoundHost> =
             found.into_iter().flat_map(|found| &found.hosts).filter(|found| found.site == *site).collect();
@@ -65,6 +61,16 @@ impl Hints {
             .chain([host])
             .collect();
         self.tariffs.extend(alike.into_iter().map(|host| ((site.clone(), host), tariff.clone())));
+    }
+
+    /// Remembers the states of hosts at a version, of the first so many.
+    pub fn remember_states(&mut self, site: &SiteId, version: LedgerVersion, states: Vec<HostState>, most: usize) {
+        for state in states.into_iter().take(most) {
+            let key = (site.clone(), state.host.clone());
+            if self.states.get(&key).is_none_or(|(known, _)| *known <= version) {
+                self.states.insert(key, (version, state));
+            }
+        }
     }
 
     /// Whether a host is known to have this tariff already.

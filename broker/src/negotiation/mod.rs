@@ -26,6 +26,7 @@ mod handed_in;
 mod handed_in_tests;
 mod hints;
 mod history;
+mod lessons;
 #[cfg(test)]
 mod links_tests;
 mod ownership;
@@ -67,7 +68,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use self::{
     commit::Site,
     guard::Watch,
-    quotes::{Proposal, Quoting},
+    quotes::Quoting,
     receipts::ReceiptCheck,
     releases::{BookingKey, Releases},
     search::{Next, Search},
@@ -400,7 +401,7 @@ impl Negotiation {
         let State::PlanningAgain { wait } = self.state else { return };
         self.search.note_due(self.record.due_at_most());
         match self.search.plan_again(now, &self.settings, &mut self.random, observer) {
-            Some((round, next)) => self.go_on(now, round, next),
+            Some((round, proposal)) => self.go_on(now, round, Next::Hold(proposal)),
             None if wait == Millis(0) => self.find(),
             None => self.state = State::BackingOff { until: now.monotonic + wait },
         }
@@ -424,13 +425,11 @@ impl Negotiation {
 
     fn go_on(&mut self, now: Now, round: Round, next: Next) {
         self.record.history.add_round(round);
-        match Proposal::of(next) {
-            Ok(proposal) => self.propose(now, proposal),
-            Err(other) => match *other {
-                Next::Wait(wait) => self.state = State::BackingOff { until: now.monotonic + wait },
-                Next::End(outcome) => self.close(now, outcome),
-                _ => self.find(),
-            },
+        match next {
+            Next::Hold(proposal) => self.propose(now, proposal),
+            Next::Find => self.find(),
+            Next::Wait(wait) => self.state = State::BackingOff { until: now.monotonic + wait },
+            Next::End(outcome) => self.close(now, outcome),
         }
     }
 
@@ -461,7 +460,7 @@ impl Negotiation {
         let Some(wait) = self.search.wait_for_attempt(&self.settings, &mut self.random) else {
             return self.close(now, Outcome::Failed(Failure::PatienceOver { attempts: self.search.attempts() }));
         };
-        if wait == Millis(0) || self.search.has_learned() {
+        if wait == Millis(0) || self.search.lessons().has_learned() {
             self.state = State::PlanningAgain { wait };
         } else {
             self.state = State::BackingOff { until: now.monotonic + wait };

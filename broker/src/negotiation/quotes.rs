@@ -2,18 +2,21 @@
 //! the one that costs them least is held.
 //!
 //! Invariant: a quote decides nothing but which plan is tried first. A search asks for at most three rounds of them, each ends when all
-//! have answered or [`Negotiation::quotes_end_at`], and what answers show beside what is reserved is forgotten when a plan is held.
+//! have answered or [`Negotiation::quotes_end_at`], and the own jobs that quotes show are forgotten when a plan is held.
 
 use std::collections::BTreeSet;
 
-use super::{Negotiation, NegotiationSettings, Output, Purpose, QuoteReport, State, search::Next};
+use super::{Negotiation, NegotiationSettings, Purpose, QuoteReport, State, hints::Hints};
 use crate::{
     ids::SiteId,
     phases::PhaseObserver,
     plan::Plan,
-    protocol::{Quote, SiteAnswer, SiteRequest},
+    protocol::{Quote, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     time::{Millis, Now},
 };
+
+/// Most rounds of quotes of a search; later plans are held without.
+const ROUNDS_MAX: u32 = 3;
 
 /// A plan that may be held.
 #[derive(Debug, Clone)]
@@ -23,14 +26,61 @@ pub(super) struct Proposal {
     pub incarnation: Option<u64>,
 }
 
-impl Proposal {
-    /// What is to be held next, if anything is.
-    pub fn of(next: Next) -> Result<Proposal, Box<Next>> {
-        match next {
-            Next::Hold(plan) => Ok(Proposal { plan, incarnation: None }),
-            Next::Book(plan, incarnation) => Ok(Proposal { plan, incarnation: Some(incarnation) }),
-            other => Err(Box::new(other)),
+/// What a search has learned from quotes.
+#[derive(Debug, Default)]
+pub(super) struct Quotes {
+    /// Rounds so far.
+    rounds: u32,
+    /// What was known of hosts before sites showed the own jobs that wait there; none outside of a series of rounds.
+    before: Option<Hints>,
+    /// The proposal of the series that costs least, and its cost.
+    least: Option<(Quote, Proposal)>,
+}
+
+impl Quotes {
+    /// Whether there is to be one more round.
+    pub fn may_begin(&self) -> bool {
+        self.rounds < ROUNDS_MAX
+    }
+
+    /// The number of a new round, if there is to be one more; `hints` are what is known before it.
+    pub fn begin(&mut self, hints: &Hints) -> Option<u32> {
+        if !self.may_begin() {
+            return None;
         }
+        self.rounds += 1;
+        self.before.get_or_insert_with(|| hints.clone());
+        Some(self.rounds)
+    }
+
+    /// Whether this is the last round that was begun.
+    pub fn is_last(&self, round: u32) -> bool {
+        self.rounds == round
+    }
+
+    /// Notes what a proposal costs.
+    pub fn note(&mut self, cost: Quote, proposal: Proposal) {
+        if self.least.as_ref().is_none_or(|(least, _)| cost < *least) {
+            self.least = Some((cost, proposal));
+        }
+    }
+
+    /// The proposal that costs least.
+    pub fn least(&mut self) -> Option<Proposal> {
+        self.least.take().map(|(_, proposal)| proposal)
+    }
+
+    /// What was known before the series that goes on, if one does.
+    pub fn before(&mut self) -> Option<&mut Hints> {
+        self.before.as_mut()
+    }
+
+    /// Ends the series: `hints` are again what they were before it, with what was refused since.
+    pub fn end(&mut self, hints: &mut Hints) {
+        if let Some(before) = self.before.take() {
+            *hints = before;
+        }
+        self.least = None;
     }
 }
 
@@ -47,24 +97,24 @@ pub(super) struct Quoting {
     asked_at: Millis,
 }
 
+/// Whether the hold may be granted all the same: a site may be busy for a moment, and a hold gives back what an earlier attempt has
+/// held.
+fn may_pass(refusal: &Refusal) -> bool {
+    refusal.is_shortened() || matches!(refusal.reason, RefusalReason::Busy | RefusalReason::OtherAttempt)
+}
+
 impl Negotiation {
     /// Holds a proposal, or first asks those of its sites for a quote that give one.
     pub(super) fn propose(&mut self, now: Now, proposal: Proposal) {
         let waiting = self.search.sites_to_quote(&proposal.plan);
         let authorization = self.record.authorization.clone().filter(|_| !waiting.is_empty());
-        let (Some(authorization), Some(round)) = (authorization, self.search.begin_quotes()) else {
-            return self.hold(now, proposal);
-        };
+        let begun =
+            authorization.and_then(|authorization| Some((authorization, self.search.lessons().begin_quotes()?)));
+        let Some((authorization, round)) = begun else { return self.hold(now, proposal) };
         let attempt = self.attempt_id(self.record.last_attempt + 1);
         for (site, hold) in self.holds_of(&proposal.plan, &attempt, &authorization.into()) {
             if waiting.contains(&site) {
-                self.outputs.push_back(Output::Ask {
-                    site,
-                    attempt: self.record.last_attempt,
-                    purpose: Purpose::Quote(round),
-                    request: SiteRequest::Quote(hold),
-                    timeout: self.settings.answer_timeout,
-                });
+                self.ask(site, Purpose::Quote(round), SiteRequest::Quote(hold));
             }
         }
         let (cost, is_refused, asked_at) = (Quote::default(), false, now.monotonic);
@@ -72,7 +122,7 @@ impl Negotiation {
     }
 
     fn hold(&mut self, now: Now, Proposal { plan, incarnation }: Proposal) {
-        self.search.end_quotes();
+        self.search.lessons().end_quotes();
         match incarnation {
             Some(incarnation) => self.book(now, plan, incarnation),
             None => self.ask_to_hold(now, plan),
@@ -87,19 +137,25 @@ impl Negotiation {
     /// A site has answered, or has not, in a round of quotes.
     pub(super) fn on_quoted(&mut self, site: &SiteId, round: u32, answer: Result<SiteAnswer, String>) {
         let State::Quoting(quoting) = &mut self.state else { return };
-        if !self.search.is_quoting(round) || !quoting.waiting.remove(site) {
+        if !self.search.lessons().quotes().is_last(round) || !quoting.waiting.remove(site) {
             return;
         }
+        let hosts_max = self.record.request.seats_max();
         let answer = match answer {
             Ok(SiteAnswer::Quoted { quote, hosts, version }) => {
                 quoting.cost = quoting.cost.and(quote);
-                self.search.remember_quoted(site, version, hosts);
+                self.search.lessons().remember_quoted(site, version, hosts, hosts_max);
                 quote.to_string()
             }
-            Ok(SiteAnswer::Refused(refusal)) => {
-                quoting.is_refused = true;
+            Ok(SiteAnswer::Refused(refusal)) if !may_pass(&refusal) => {
+                // A round counts as one conflict, as an attempt does.
+                let is_first = !std::mem::replace(&mut quoting.is_refused, true);
                 let words = format!("would refuse: {}", refusal.reason);
-                self.search.learn(site, refusal, (self.record.request.seats_max(), None));
+                if is_first {
+                    self.search.learn(site, refusal, (hosts_max, None));
+                } else {
+                    self.search.remember(site, refusal, (hosts_max, None));
+                }
                 words
             }
             // The hold will tell.
@@ -121,20 +177,18 @@ impl Negotiation {
             if cost == Quote::default() {
                 return self.hold(now, proposal);
             }
-            self.search.note_quoted(cost, proposal);
+            self.search.lessons().quotes().note(cost, proposal);
         }
         let settings: &NegotiationSettings = &self.settings;
         let other = self.search.plan_beside(now, settings, &mut self.random, observer);
-        if let Some((round, next)) = other
-            && let Ok(proposal) = Proposal::of(next)
-        {
+        if let Some((round, proposal)) = other {
             self.record.history.add_round(round);
             return self.propose(now, proposal);
         }
-        match self.search.least_quoted() {
+        match self.search.lessons().quotes().least() {
             Some(least) => self.hold(now, least),
             None => {
-                self.search.end_quotes();
+                self.search.lessons().end_quotes();
                 self.find();
             }
         }

@@ -24,6 +24,12 @@ fn cpu(amount: u64) -> Amounts {
 /// Two hosts are asked for, and these are found; all of these sites give quotes.
 fn found(sites: &[&str]) -> Run {
     let mut run = Run::new(record(), false);
+    find(&mut run, 10, sites, sites);
+    run
+}
+
+/// These are found, some of which give quotes.
+fn find(run: &mut Run, now: u64, sites: &[&str], quoting: &[&str]) {
     let host = |name: &&str| FoundHost {
         site: site(name),
         host: Host {
@@ -36,11 +42,10 @@ fn found(sites: &[&str]) -> Run {
         schedule: Schedule::default(),
         version: version(0),
     };
-    let quoting = sites.iter().map(|name| site(name)).collect();
+    let quoting = quoting.iter().map(|name| site(name)).collect();
     let found = Found { hosts: sites.iter().map(host).collect(), known_hosts: 9, quoting, ..Found::default() };
-    run.negotiation.handle(at(10), Event::Found(found), &mut ());
+    run.negotiation.handle(at(now), Event::Found(found), &mut ());
     run.drain();
-    run
 }
 
 /// The sites that are asked for quotes now, and the round.
@@ -72,6 +77,10 @@ fn costs(late: u64) -> SiteAnswer {
 fn would_refuse() -> SiteAnswer {
     let reason = RefusalReason::NotAllowed(Denial::new(Rule::OwnQueue, "too late"));
     SiteAnswer::Refused(Refusal { reason, version: version(0), hosts: states() })
+}
+
+fn refused_as(reason: RefusalReason) -> SiteAnswer {
+    SiteAnswer::Refused(Refusal { reason, version: version(0), hosts: Vec::new() })
 }
 
 /// Each site that was asked answers so.
@@ -145,6 +154,30 @@ fn a_site_that_would_refuse_is_not_held_at_while_others_do() {
     all_answer(&mut run, |_| would_refuse());
     assert!(run.wanted()[0].starts_with("find"), "{:?}", run.wanted());
     assert!(run.negotiation.record().history.attempts.is_empty());
+}
+
+#[test]
+fn a_site_that_is_busy_for_a_moment_is_asked_to_hold_all_the_same() {
+    let other = || refused_as(RefusalReason::OtherAttempt);
+    for busy in [refused_as(RefusalReason::Busy), other()] {
+        let mut run = found(&["a", "b"]);
+        run.answer("a", Purpose::Quote(1), busy);
+        run.answer("b", Purpose::Quote(1), costs(0));
+        assert_eq!(held_at(&run), ["a", "b"], "the hold will tell");
+    }
+}
+
+#[test]
+fn plans_without_a_site_that_quotes_use_no_round() {
+    let mut run = Run::new(record(), false);
+    for time in 1..=4 {
+        find(&mut run, time * 1_000, &["a", "b"], &[]);
+        run.answer("a", Purpose::Hold, refused_as(RefusalReason::OtherAttempt));
+        run.time_passes_to(time * 1_000 + 900);
+        assert!(run.wanted().iter().any(|what| what.starts_with("find")), "{:?}", run.wanted());
+    }
+    find(&mut run, 5_000, &["a", "b"], &["b"]);
+    assert_eq!(quoted(&run), (vec!["b".to_owned()], 1));
 }
 
 #[test]

@@ -5,15 +5,13 @@
 //! Invariant: a search ends. It doubles the number of hosts until it has seen all or `m_max` is reached, and looks again at most
 //! [`MISSED_FINDS_MAX`] times for schedules that could not be fetched.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{borrow::Cow, collections::BTreeSet};
 
 use rand::{Rng, RngExt};
 
 use super::{
-    Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, WithoutBudget, hints::Hints,
+    Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, WithoutBudget,
+    lessons::{Holds, Lessons},
     quotes::Proposal,
 };
 use crate::{
@@ -23,8 +21,8 @@ use crate::{
     ids::{HostId, SeatNumber, ShapeNumber, SiteId},
     phases::{self, Candidate, Job, PhaseObserver},
     plan::{Plan, PlanOutcome, Reason, Rejection},
-    protocol::{HostState, LedgerVersion, Quote, Refusal, RefusalReason},
-    request::{Effort, MAX_HOSTS, ObjectiveKind, Request},
+    protocol::Refusal,
+    request::{Effort, ObjectiveKind, Request},
     schedule::Schedule,
     strategy::plan_best,
     time::{Millis, Now, Time, Window},
@@ -36,19 +34,6 @@ const MISSED_FINDS_MAX: u32 = 4;
 
 /// How often in a row a request is planned again on the hosts of one round, with what refusals have shown since.
 const REPLANS_MAX: u32 = 2;
-/// A site that has refused so often to give more than a share of it is left out: it shows of the hosts asked for only which are
-/// beyond the share, and it may have many more.
-const SHARE_REFUSALS_MAX: u32 = 3;
-
-/// A site that has refused so often because of its price is left out.
-const PRICE_REFUSALS_MAX: u32 = 4;
-
-/// A site that was busy is asked again after the shortest wait, doubled so often.
-const BUSY_DOUBLINGS: u32 = 4;
-
-/// Most rounds of quotes of a search; later plans are held without.
-const QUOTE_ROUNDS_MAX: u32 = 3;
-
 /// What the search is for: all of the request's demand, or what is left of it when its reservation has lost seats.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
@@ -112,42 +97,14 @@ impl Problem {
     }
 }
 
-/// Why a site is left out from now on.
-#[derive(Debug)]
-enum Exclusion {
-    /// It did not answer.
-    Silent,
-    /// It refused for a reason that another attempt would not change.
-    Refused(String),
-}
-
-/// What a refusal has shown of the site's hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Learned {
-    /// What is free.
-    Free,
-    /// That others hold what would be free: a plan around it may do as well.
-    Held,
-}
-
-/// How a plan minds the holds of others that refusals have shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Holds {
-    Ignored,
-    AvoidedIfPossible,
-    Avoided,
-}
-
 /// What follows from the hosts that were found.
 pub(super) enum Next {
     /// Ask discovery again, for more hosts.
     Find,
     /// Ask discovery again after this wait.
     Wait(Millis),
-    /// Ask the sites of this plan to hold.
-    Hold(Plan),
-    /// Ask the one site of this plan to book at once, in this incarnation of its ledger.
-    Book(Plan, u64),
+    /// Hold this plan.
+    Hold(Proposal),
     /// There is no plan.
     End(Outcome),
 }
@@ -167,46 +124,19 @@ pub(super) struct Search {
     is_thorough: bool,
     /// The hosts of the last round: finding the same set again means that there are no more.
     last_set: BTreeSet<(SiteId, HostId)>,
-    excluded: BTreeMap<SiteId, Exclusion>,
-    hints: Hints,
+    lessons: Lessons,
     /// The hosts of the last plan, and what it was worth: an attempt that was refused is planned again on them.
     planned_on: Option<(Found, i64)>,
     /// Plans made on them since discovery was asked.
     replans: u32,
-    /// What the site has shown by which the last attempt was refused.
-    learned: Option<Learned>,
-    /// The last site that has refused to give more than a share of it, and its words.
-    limited_by: Option<(SiteId, String)>,
-    /// How often each site has refused so.
-    share_refusals: BTreeMap<SiteId, u32>,
     /// Rounds that came short because schedules could not be fetched.
     missed_finds: u32,
     /// What is due for bookings that were given back, at most.
     due: Cost,
     /// When it was planned last.
     planned_at: Time,
-    /// How often each site has refused because of its price.
-    price_refusals: BTreeMap<SiteId, u32>,
-    /// Sites that have been busy once.
-    were_busy: BTreeSet<SiteId>,
-    /// The last attempt has met one for the first time.
-    waits_for_busy: bool,
     /// Attempts of this search; those before a crash do not count against its limits.
     attempts: u32,
-    /// Attempts that failed on a hold of another request.
-    held_by_others: u32,
-    quotes: Quotes,
-}
-
-/// What a search has learned from quotes.
-#[derive(Debug, Default)]
-struct Quotes {
-    /// Rounds so far.
-    rounds: u32,
-    /// What was known of hosts before sites showed the own jobs that wait there; none outside of a series of rounds.
-    before: Option<Hints>,
-    /// The proposal of the series that costs least, and its cost.
-    least: Option<(Quote, Proposal)>,
 }
 
 impl Search {
@@ -221,22 +151,13 @@ impl Search {
             multiplier,
             is_thorough: false,
             last_set: BTreeSet::new(),
-            excluded: BTreeMap::new(),
-            hints: Hints::default(),
+            lessons: Lessons::default(),
             planned_on: None,
             replans: 0,
-            learned: None,
-            limited_by: None,
-            share_refusals: BTreeMap::new(),
             missed_finds: 0,
             due: Cost::ZERO,
             planned_at: Time::ZERO,
-            price_refusals: BTreeMap::new(),
-            were_busy: BTreeSet::new(),
-            waits_for_busy: false,
             attempts: 0,
-            held_by_others: 0,
-            quotes: Quotes::default(),
         }
     }
 
@@ -282,7 +203,7 @@ impl Search {
                 (count, if self.is_thorough { count } else { demand.seats() + avoid })
             }
         };
-        Output::Find { count, enough, seed, exclude: self.excluded.keys().cloned().collect() }
+        Output::Find { count, enough, seed, exclude: self.lessons.excluded().cloned().collect() }
     }
 
     fn hosts_to_ask_for(&self) -> usize {
@@ -309,9 +230,12 @@ impl Search {
             let wait = self.look_again(&found, settings);
             return (round, wait.unwrap_or_else(|| Next::End(self.outcome_of_shortage(&found, reason))));
         }
-        let (outcome, without_budget) = self.plan(now, &found, self.holds(), settings, random, observer);
+        let (outcome, without_budget) = self.plan(now, &found, self.lessons.holds(), settings, random, observer);
         match outcome {
-            PlanOutcome::Allocated(plan) => self.planned(found, plan, without_budget),
+            PlanOutcome::Allocated(plan) => {
+                let (round, proposal) = self.planned(found, plan, without_budget);
+                (round, Next::Hold(proposal))
+            }
             PlanOutcome::Rejected(rejection) => {
                 let round = self.round(&found, RoundOutcome::Rejected(rejection.reason.clone()));
                 (round, self.widen_or_reject(&found, settings, rejection))
@@ -327,11 +251,13 @@ impl Search {
         settings: &NegotiationSettings,
         random: &mut impl Rng,
         observer: &mut impl PhaseObserver,
-    ) -> Option<(Round, Next)> {
+    ) -> Option<(Round, Proposal)> {
         let known = self.planned_on.take()?;
-        let learned = self.learned.take().filter(|_| self.replans < REPLANS_MAX)?;
+        if !self.lessons.has_learned() || self.replans >= REPLANS_MAX {
+            return None;
+        }
         self.replans += 1;
-        let holds = if learned == Learned::Held { Holds::Avoided } else { self.holds() };
+        let holds = self.lessons.take_holds();
         self.planned_as_well(known, holds, (now, settings), random, observer)
     }
 
@@ -343,8 +269,8 @@ impl Search {
         (now, settings): (Now, &NegotiationSettings),
         random: &mut impl Rng,
         observer: &mut impl PhaseObserver,
-    ) -> Option<(Round, Next)> {
-        found.hosts.retain(|host| !self.excluded.contains_key(&host.site));
+    ) -> Option<(Round, Proposal)> {
+        found.hosts.retain(|host| !self.lessons.is_excluded(&host.site));
         let (outcome, without_budget) = self.plan(now, &found, holds, settings, random, observer);
         match outcome {
             PlanOutcome::Allocated(plan) => {
@@ -364,41 +290,9 @@ impl Search {
         sites.filter(|site| quoting.is_some_and(|quoting| quoting.contains(*site))).cloned().collect()
     }
 
-    /// The number of a new round of quotes, if there is to be one more.
-    pub(super) fn begin_quotes(&mut self) -> Option<u32> {
-        if self.quotes.rounds >= QUOTE_ROUNDS_MAX {
-            return None;
-        }
-        self.quotes.rounds += 1;
-        if self.quotes.before.is_none() {
-            self.quotes.before = Some(self.hints.clone());
-        }
-        Some(self.quotes.rounds)
-    }
-
-    /// Whether this is the last round of quotes that was begun.
-    pub(super) fn is_quoting(&self, round: u32) -> bool {
-        self.quotes.rounds == round
-    }
-
-    /// Notes what a proposal costs.
-    pub(super) fn note_quoted(&mut self, cost: Quote, proposal: Proposal) {
-        if self.quotes.least.as_ref().is_none_or(|(least, _)| cost < *least) {
-            self.quotes.least = Some((cost, proposal));
-        }
-    }
-
-    /// The proposal that costs least.
-    pub(super) fn least_quoted(&mut self) -> Option<Proposal> {
-        self.quotes.least.take().map(|(_, proposal)| proposal)
-    }
-
-    /// A plan is held: the own jobs that were shown are in nobody's way.
-    pub(super) fn end_quotes(&mut self) {
-        if let Some(before) = self.quotes.before.take() {
-            self.hints = before;
-        }
-        self.quotes.least = None;
+    /// What attempts have taught it.
+    pub(super) fn lessons(&mut self) -> &mut Lessons {
+        &mut self.lessons
     }
 
     /// Another plan on the hosts of the last one that is worth as much, with what quotes have shown; none when there is no other.
@@ -408,9 +302,13 @@ impl Search {
         settings: &NegotiationSettings,
         random: &mut impl Rng,
         observer: &mut impl PhaseObserver,
-    ) -> Option<(Round, Next)> {
-        let (found, value) = self.planned_on.clone().filter(|_| self.quotes.rounds < QUOTE_ROUNDS_MAX)?;
-        let other = self.planned_as_well((found.clone(), value), self.holds(), (now, settings), random, observer);
+    ) -> Option<(Round, Proposal)> {
+        if !self.lessons.quotes().may_begin() {
+            return None;
+        }
+        let (found, value) = self.planned_on.take()?;
+        let holds = self.lessons.take_holds();
+        let other = self.planned_as_well((found.clone(), value), holds, (now, settings), random, observer);
         if other.is_none() {
             self.planned_on = Some((found, value));
         }
@@ -427,26 +325,24 @@ impl Search {
         self.planned_on = None;
     }
 
-    fn planned(&mut self, found: Found, mut plan: Plan, without_budget: Option<WithoutBudget>) -> (Round, Next) {
+    fn planned(&mut self, found: Found, mut plan: Plan, without_budget: Option<WithoutBudget>) -> (Round, Proposal) {
         for (seat, number) in plan.seats.iter_mut().zip(&self.problem.numbers) {
             seat.number = *number;
         }
         let round = Round { without_budget, ..self.round(&found, RoundOutcome::Planned(plan.start)) };
         let value = plan.objective.value;
-        let next = self.next_of(&found, plan);
+        let proposal = self.proposal_of(&found, plan);
         self.planned_on = Some((found, value));
-        (round, next)
+        (round, proposal)
     }
 
     /// A plan at a single site is booked in one round trip, unless an attempt has failed already: then the site shows in a hold why.
-    fn next_of(&self, found: &Found, plan: Plan) -> Next {
+    fn proposal_of(&self, found: &Found, plan: Plan) -> Proposal {
         let sites: BTreeSet<&SiteId> = plan.seats.iter().map(|seat| &seat.site).collect();
         let version = found.hosts.iter().find(|host| sites.contains(&host.site)).map(|host| host.version);
         let is_whole = self.problem.avoid.is_empty();
-        match version.filter(|_| is_whole && sites.len() == 1 && self.attempts == 0) {
-            Some(version) => Next::Book(plan, version.incarnation),
-            None => Next::Hold(plan),
-        }
+        let version = version.filter(|_| is_whole && sites.len() == 1 && self.attempts == 0);
+        Proposal { plan, incarnation: version.map(|version| version.incarnation) }
     }
 
     /// Some hosts fit, but their schedules could not be fetched: they change too fast, or their sites are busy, and a moment
@@ -461,31 +357,19 @@ impl Search {
 
     /// Too few hosts are left: because there are no more, or because sites refused or did not answer.
     fn outcome_of_shortage(&self, found: &Found, reason: Reason) -> Outcome {
-        for (site, exclusion) in &self.excluded {
-            if let Exclusion::Refused(detail) = exclusion {
-                return Outcome::Failed(Failure::Refused { site: site.clone(), detail: detail.clone() });
-            }
+        if let Some((site, detail)) = self.lessons.refused_for_good() {
+            return Outcome::Failed(Failure::Refused { site: site.clone(), detail: detail.to_owned() });
         }
-        if self.excluded.is_empty() && found.without_schedule == 0 {
+        let silent_sites = self.lessons.excluded().count();
+        if silent_sites == 0 && found.without_schedule == 0 {
             return Outcome::Rejected { reason, start_proven: true };
         }
         Outcome::Failed(Failure::Unreachable {
             found: found.hosts.len() as u64,
             asked: self.problem.seats_min() as u64,
             without_schedule: found.without_schedule as u64,
-            silent_sites: self.excluded.len() as u64,
+            silent_sites: silent_sites as u64,
         })
-    }
-
-    /// How a plan on hosts that were found minds the holds of others. It avoids them only after two attempts have met one: most go away
-    /// or become reservations at once, and a plan around a hold that goes away starts later than it need.
-    fn holds(&self) -> Holds {
-        if self.held_by_others >= 2 { Holds::AvoidedIfPossible } else { Holds::Ignored }
-    }
-
-    /// Whether [`Search::plan_again`] has something new to plan with.
-    pub(super) fn has_learned(&self) -> bool {
-        self.learned.is_some()
     }
 
     /// Phases II to V on the hosts found, with newer schedules where a refusal has shown them. Where a budget may keep a better plan
@@ -506,15 +390,15 @@ impl Search {
         let this = &*self;
         let run = |with_holds: bool, budget: Option<Cost>, observer: &mut dyn PhaseObserver| {
             let schedules: Vec<Cow<'_, Schedule>> =
-                found.hosts.iter().map(|host| this.hints.schedule(host, with_holds, now.utc)).collect();
-            let hosts: Vec<Cow<'_, Host>> = found.hosts.iter().map(|host| this.hints.host(host)).collect();
+                found.hosts.iter().map(|host| this.lessons.hints().schedule(host, with_holds, now.utc)).collect();
+            let hosts: Vec<Cow<'_, Host>> = found.hosts.iter().map(|host| this.lessons.hints().host(host)).collect();
             let candidates: Vec<Candidate<'_>> = found
                 .hosts
                 .iter()
                 .zip(hosts.iter().zip(&schedules))
                 .map(|(found, (host, schedule))| Candidate { site: &found.site, host, schedule })
                 .collect();
-            let (shapes, uplinks) = (this.problem.shapes.iter(), this.hints.uplinks(found, with_holds));
+            let (shapes, uplinks) = (this.problem.shapes.iter(), this.lessons.hints().uplinks(found, with_holds));
             let job = |demand| Job { uplinks: &uplinks, budget, ..this.job(demand, Some(now.utc), earliest) };
             let jobs = shapes.map(|(shape, demand)| (*shape, job(demand)));
             plan_best(jobs, &candidates, effort, seed, observer)
@@ -558,7 +442,8 @@ impl Search {
         let seats: BTreeSet<(&SiteId, &HostId)> = plan.seats.iter().map(|seat| (&seat.site, seat.host())).collect();
         let hosts = found.hosts.iter().filter(|found| seats.contains(&(&found.site, &found.host.id)));
         let hosts: Vec<&FoundHost> = hosts.collect();
-        let schedules: Vec<_> = hosts.iter().map(|host| self.hints.schedule(host, false, self.planned_at)).collect();
+        let schedules: Vec<_> =
+            hosts.iter().map(|host| self.lessons.hints().schedule(host, false, self.planned_at)).collect();
         let candidate = |(found, schedule)| {
             let FoundHost { site, host, .. }: &FoundHost = found;
             Candidate { site, host, schedule }
@@ -591,7 +476,7 @@ impl Search {
         let is_everything = is_short || set == self.last_set;
         let next = settings.planner.next_m(self.multiplier).filter(|_| !is_everything && !is_hopeless);
         let Some(next) = next else {
-            if let Some((site, detail)) = self.limited_by.clone() {
+            if let Some((site, detail)) = self.lessons.limited_by().cloned() {
                 return Next::End(Outcome::Failed(Failure::Refused { site, detail }));
             }
             let Rejection { reason, start_proven } = rejection;
@@ -618,117 +503,18 @@ impl Search {
         }
     }
 
-    /// A site has had no room for a question: it is asked once more after a while, and then left out.
-    pub(super) fn note_busy(&mut self, site: &SiteId) {
-        if self.were_busy.insert(site.clone()) {
-            self.waits_for_busy = true;
-            self.learned = None;
-        } else {
-            self.exclude_silent(site);
-        }
-    }
-
-    /// Leaves out a site that did not answer.
-    pub(super) fn exclude_silent(&mut self, site: &SiteId) {
-        self.excluded.insert(site.clone(), Exclusion::Silent);
-    }
-
     /// Learns from a refusal that ended an attempt, of seats in `window`; true when another request was faster.
-    pub(super) fn learn(
-        &mut self,
-        site: &SiteId,
-        refusal: Refusal,
-        (hosts_max, window): (usize, Option<Window>),
-    ) -> bool {
-        let is_conflict = match &refusal.reason {
-            RefusalReason::HeldByAnother { .. } | RefusalReason::OtherAttempt => {
-                self.held_by_others += 1;
-                let shows_holds = refusal.hosts.iter().any(|state| !state.held.is_empty());
-                self.learned = shows_holds.then_some(Learned::Held);
-                true
-            }
-            RefusalReason::NotEnough { .. } => {
-                self.learned = (!refusal.hosts.is_empty()).then_some(Learned::Free);
-                true
-            }
-            RefusalReason::UplinkFull { .. } if self.knows_uplink(site) => {
-                self.learned = (!refusal.hosts.is_empty()).then_some(Learned::Free);
-                true
-            }
-            RefusalReason::PriceChanged { host, tariff } => {
-                let refusals = self.price_refusals.entry(site.clone()).or_default();
-                *refusals += 1;
-                let found = self.planned_on.as_ref().map(|(found, _)| found);
-                // One that shows nothing new would refuse again.
-                if *refusals >= PRICE_REFUSALS_MAX || self.hints.has_tariff(site, (host, tariff), found) {
-                    self.excluded.insert(site.clone(), Exclusion::Refused(refusal.reason.to_string()));
-                }
-                self.learned = Some(Learned::Free);
-                false
-            }
-            RefusalReason::NotAllowed(denial) if refusal.shows_what_is_free() => {
-                self.learned = Some(Learned::Free);
-                self.limited_by = Some((site.clone(), denial.to_string()));
-                let refusals = self.share_refusals.entry(site.clone()).or_default();
-                *refusals += 1;
-                if *refusals == SHARE_REFUSALS_MAX {
-                    self.excluded.insert(site.clone(), Exclusion::Refused(denial.to_string()));
-                }
-                false
-            }
-            RefusalReason::Busy => {
-                self.note_busy(site);
-                false
-            }
-            RefusalReason::NotAllowed(_) if refusal.is_shortened() => {
-                self.note_busy(site);
-                false
-            }
-            // The site would refuse for the same reason again.
-            reason => {
-                self.excluded.insert(site.clone(), Exclusion::Refused(reason.to_string()));
-                false
-            }
-        };
-        self.remember(site, refusal, (hosts_max, window));
-        is_conflict
+    pub(super) fn learn(&mut self, site: &SiteId, refusal: Refusal, asked: (usize, Option<Window>)) -> bool {
+        self.lessons.learn(site, refusal, asked, self.planned_on.as_ref().map(|(found, _)| found))
     }
 
-    /// Whether the plan that a site has refused could have minded its uplink.
-    fn knows_uplink(&self, site: &SiteId) -> bool {
-        self.planned_on.as_ref().is_some_and(|(found, _)| found.uplinks.of(site).is_some())
+    /// Remembers the hosts that a refusal shows, at most so many, and the uplink; it was of seats in the window, if that is known.
+    pub(super) fn remember(&mut self, site: &SiteId, refusal: Refusal, asked: (usize, Option<Window>)) {
+        self.lessons.remember(site, refusal, asked, self.planned_on.as_ref().map(|(found, _)| found));
     }
 
-    /// Remembers the hosts that a refusal shows, at most `hosts_max`, and the uplink; it was of seats in `window`, if that is known.
-    pub(super) fn remember(&mut self, site: &SiteId, refusal: Refusal, (hosts_max, window): (usize, Option<Window>)) {
-        let found = self.planned_on.as_ref().map(|(found, _)| found);
-        if let Some(before) = &mut self.quotes.before {
-            before.remember(site, refusal.clone(), hosts_max, (found, window));
-        }
-        self.hints.remember(site, refusal, hosts_max, (found, window));
-    }
-
-    /// Remembers how a quote shows the hosts of a plan, until one is held.
-    pub(super) fn remember_quoted(&mut self, site: &SiteId, version: LedgerVersion, hosts: Vec<HostState>) {
-        let hosts_max = hosts.len().min(MAX_HOSTS as usize);
-        // For the hosts alone: of the other things that a refusal shows it has none.
-        let shown = Refusal { reason: RefusalReason::OtherAttempt, version, hosts };
-        self.hints.remember(site, shown, hosts_max, (None, None));
-    }
-
-    /// The wait before the next attempt; none when no attempt is left. It grows with every conflict, and has jitter so that two
-    /// rivals part.
+    /// The wait before the next attempt; none when no attempt is left.
     pub(super) fn wait_for_attempt(&mut self, settings: &NegotiationSettings, random: &mut impl Rng) -> Option<Millis> {
-        if self.attempts >= settings.max_attempts {
-            return None;
-        }
-        let is_for_busy = std::mem::take(&mut self.waits_for_busy);
-        if self.held_by_others == 0 && !is_for_busy {
-            return Some(Millis(0));
-        }
-        let least = if is_for_busy { BUSY_DOUBLINGS } else { 0 };
-        let doublings = self.held_by_others.saturating_sub(1).clamp(least, 16);
-        let longest = (settings.backoff_min.0 << doublings).min(settings.backoff_max.0);
-        Some(Millis(random.random_range(longest / 2..=longest)))
+        (self.attempts < settings.max_attempts).then(|| self.lessons.wait(settings, random))
     }
 }

@@ -221,6 +221,7 @@ fn plan_problem(
     seed: u64,
     observer: &mut impl PhaseObserver,
 ) -> PlanOutcome {
+    observer.enter(Phase::Check);
     let mut judge = Judge::default();
     let largest = match check::check(problem, &mut judge.picker) {
         Ok(largest) => largest,
@@ -262,7 +263,7 @@ fn plan_of(
     let objective = objective::of(job.objective);
     observer.enter(Phase::Optimize);
     let ranks = job.order.map(|order| match job.spreads {
-        true => preference::spreading_ranks(order, &problem.hosts, job.earliest),
+        true => preference::spreading_ranks(order, &problem.hosts, solution.slot.start),
         false => preference::ranks(order, &problem.hosts),
     });
     let ranks = ranks.as_deref();

@@ -191,15 +191,20 @@ mod tests {
     fn who_spreads_takes_hosts_of_the_site_with_most_processors_free() {
         let hosts = hosts(&[(2_000, 2_000); 20]);
         let request: Request = serde_json::from_str(r#"{"hosts":3,"duration":60,"total":{"cpu":3000}}"#).unwrap();
-        let (idle, mut busy) = (Schedule::default(), Schedule::default());
-        busy.add(Window { start: Time(0), end: Time(10) }, &hosts[0].1.capacity);
+        // No host is free before 10; what is free then counts.
+        let during = |start, end| {
+            let mut schedule = Schedule::default();
+            schedule.add(Window { start: Time(start), end: Time(end) }, &hosts[0].1.capacity);
+            schedule
+        };
+        let (idle, busy) = (during(0, 10), during(0, 20));
         for (free, order) in (0..5).zip(0..) {
             // Each other site has three hosts free, as many as are asked for.
             let schedule = |number: usize| if number < 5 && number != free { &busy } else { &idle };
             let candidates: Vec<Candidate<'_>> = (hosts.iter().enumerate())
                 .map(|(number, (site, host))| Candidate { site, host, schedule: schedule(number) })
                 .collect();
-            let job = Job { order: Some(order), spreads: true, ..Job::of(&request, (Time(0), Time(0))) };
+            let job = Job { order: Some(order), spreads: true, ..Job::of(&request, (Time(0), Time(10))) };
             let PlanOutcome::Allocated(plan) = plan(&job, &candidates, Effort::Balanced, 1, &mut ()) else { panic!() };
             assert!(plan.seats.iter().all(|seat| seat.site.as_str() == format!("s{free}")), "{plan:?}");
         }

@@ -11,10 +11,11 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
-    Candidate, Job, Limits, PhaseObserver, bounds::Judge, is_first_best, offers::find_free, optimize, plan_of,
+    Candidate, Job, Limits, Phase, PhaseObserver, bounds::Judge, is_first_best, offers::find_free, optimize, plan_of,
     plan_problem, problem::Problem, rejected, sweep::Solution,
 };
 use crate::{
+    demand::Demand,
     objective,
     plan::{Plan, PlanOutcome, Reason},
     request::Effort,
@@ -32,11 +33,16 @@ pub struct Windows<'a> {
 }
 
 impl<'a> Windows<'a> {
-    /// The search for windows of a job on candidates as [`super::plan`] has them; none for a job with traffic, or whose factor is still to be
-    /// chosen.
+    /// Whether there are searches for windows of this demand: for none with traffic, or whose factor is still to be chosen.
+    #[must_use]
+    pub fn are_of(demand: &Demand) -> bool {
+        demand.traffic().is_none() && !demand.is_to_be_scaled()
+    }
+
+    /// The search for windows of a job on candidates as [`super::plan`] has them; none where there [are none](Self::are_of).
     #[must_use]
     pub fn new(job: &Job<'a>, candidates: &'a [Candidate<'a>], effort: Effort, seed: u64) -> Option<Windows<'a>> {
-        if job.demand.traffic().is_some() || job.demand.is_to_be_scaled() {
+        if !Windows::are_of(job.demand) {
             return None;
         }
         let problem = Problem::new(job, candidates);
@@ -51,6 +57,7 @@ impl<'a> Windows<'a> {
             return rejected(Reason::WindowPassed { latest: self.job.latest, earliest: self.job.earliest }, true);
         }
         // Where the sweep ends, the whole search says why.
+        observer.enter(Phase::StartTimes);
         match self.swept(observer) {
             Some(plan) => PlanOutcome::Allocated(plan),
             None => plan_problem(&mut self.problem, &self.job, &self.limits, self.seed, observer),

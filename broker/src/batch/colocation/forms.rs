@@ -70,9 +70,12 @@ fn in_turn(problem: &Problem, turns: Turns, mut groups: Vec<Group>, as_one: bool
         }
         group.jobs.sort_by_key(|(job, sized)| (Turns::Highest.key(sized, capacity), *job));
         for (job, sized) in group.jobs {
-            let placement = room.earliest(&problem.jobs[job], &sized);
-            placement.iter().for_each(|placement| room.put(job, &sized, placement));
-            placed[job] = placement;
+            let of = &problem.jobs[job];
+            let mut at = |sized: Sized| room.earliest(of, &sized).map(|placement| (sized, placement));
+            // At the size that fills a usual host it may fit on too few.
+            let found = at(sized).or_else(|| at(of.at(of.plain())));
+            found.iter().for_each(|(sized, placement)| room.put(job, sized, placement));
+            placed[job] = found.map(|(_, placement)| placement);
         }
     }
     placed

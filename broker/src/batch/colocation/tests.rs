@@ -237,6 +237,18 @@ fn the_same_problem_gives_the_same_schedule() {
 }
 
 #[test]
+fn a_job_that_fits_on_too_few_hosts_at_the_usual_size_is_placed_as_it_is() {
+    let mut problem = equal(5, vec![job(4, 100, (400, 0, 0), (500, 2500))]);
+    problem.hosts[3] = needs(500, 1000, 1000);
+    problem.hosts[4] = needs(500, 1000, 1000);
+    let forms = [set, partition].map(|form| form(&problem, ROLES, Thresholds::default(), Turns::Longest));
+    forms.iter().for_each(|placed| {
+        check(&problem, placed);
+        assert!(placed[0].is_some());
+    });
+}
+
+#[test]
 fn what_is_placed_fits_and_best_is_never_worse() {
     for seed in 0..12 {
         let mut problem = drawn(seed, 5, 1 + (seed % 2) as usize, (seed as u32 % 4) * 33);
@@ -254,6 +266,8 @@ fn what_is_placed_fits_and_best_is_never_worse() {
         ]
         .into();
         begun.iter().for_each(|placed| check(&problem, placed));
+        let placed = |placed: &Placed| placed.iter().filter(|placement| placement.is_some()).count();
+        assert!(begun.iter().all(|form| placed(form) == placed(&begun[0])), "none is lost by its size");
         let first = begun.into_iter().min_by_key(|placed| problem.worth(placed)).unwrap();
         let limit = problem.worth(&first).makespan;
         let best = search_for(&problem, &first, limit, WORK, Watch::NOBODY);

@@ -5,7 +5,7 @@
 //! and no other seat of its request, and where its account keeps to the owner's shares; what lengthens a reservation keeps it where it is;
 //! the booking is on disk, together with what has made room, before the answer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Arrangement, Wanted};
 use crate::{
@@ -147,15 +147,20 @@ impl<B: Books> Ledger<B> {
         let after = self.rest_of(now, &booking);
         self.promise(&after);
         self.reserve(&after);
-        let stays: Vec<Grant> = before.iter().filter(|grant| after.contains(grant)).cloned().collect();
-        let moves = |grants: Vec<Grant>| grants.into_iter().filter(|grant| !stays.contains(grant)).collect::<Vec<_>>();
-        let (before, after) = (moves(before), moves(after));
+        let (before, after) = (missing(&before, &after), missing(&after, &before));
         self.queue.exchange(&before, &after);
         self.publish(&before, ChangeKind::Removed);
         self.publish(&after, ChangeKind::Added);
         self.persist(&booking);
         self.begin(booking);
     }
+}
+
+/// Those of these grants that are not among the `others`.
+fn missing(these: &[Grant], others: &[Grant]) -> Vec<Grant> {
+    let key = |grant: &Grant| (grant.host().clone(), grant.seat);
+    let known: BTreeMap<(HostId, SeatNumber), &Grant> = others.iter().map(|grant| (key(grant), grant)).collect();
+    these.iter().filter(|grant| known.get(&key(grant)) != Some(grant)).cloned().collect()
 }
 
 #[cfg(test)]
