@@ -123,10 +123,10 @@ impl Discovery {
     /// [`OfferError`] when the offer breaks a limit that every receiver checks; nothing is published then.
     pub fn publish_advert(&self, offer: Offer) -> Result<(), OfferError> {
         let shared = self.core.shared();
-        let advert = shared.advert(&offer);
+        let mut outbox = shared.outbox();
+        let advert = shared.advert(&offer, outbox.quotes);
         check::check_advert(&advert)?;
         shared.publishable_advert(advert).ok_or(OfferError::TooLarge)?;
-        let mut outbox = shared.outbox();
         outbox.offer = Some(offer);
         outbox.is_offer_new = true;
         drop(outbox);
@@ -142,8 +142,10 @@ impl Discovery {
         if std::mem::replace(&mut outbox.quotes, true) {
             return;
         }
-        // It was published before, so it breaks no limit.
-        outbox.is_offer_new |= outbox.offer.is_some();
+        // It was published before, so it breaks no limit. Before the first one there is nothing to publish.
+        let offer = outbox.offer.as_ref();
+        outbox.is_offer_new |=
+            offer.is_some_and(|offer| shared.publishable_advert(shared.advert(offer, true)).is_some());
         drop(outbox);
         shared.outbox_changed.notify_one();
     }

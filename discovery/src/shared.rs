@@ -212,8 +212,9 @@ impl Shared {
         }
     }
 
-    /// The advert of `offer` as of now.
-    pub(crate) fn advert(&self, offer: &Offer) -> Advert {
+    /// The advert of `offer` as of now. The caller keeps the outbox locked until the advert is believed, so that no later advert shows an
+    /// earlier offer.
+    pub(crate) fn advert(&self, offer: &Offer, quotes: bool) -> Advert {
         let time_to_live_s = self.advert_time_to_live().as_secs();
         Advert {
             site: self.site().clone(),
@@ -223,7 +224,7 @@ impl Shared {
             contact: offer.contact.clone(),
             hosts: offer.hosts.clone(),
             uplink: offer.uplink,
-            quotes: self.outbox().quotes,
+            quotes,
             addresses: self.listen_addresses().iter().take(ADDRESSES_MAX).map(ToString::to_string).collect(),
             features: self.dialect.features.clone(),
         }
@@ -244,7 +245,7 @@ impl Shared {
 
     /// Signs the departure of this site.
     pub(crate) fn departure(&self) -> Option<Vec<u8>> {
-        let advert = Advert { time_to_live_s: 0, ..self.advert(&Offer::default()) };
+        let advert = Advert { time_to_live_s: 0, ..self.advert(&Offer::default(), false) };
         self.seal_advert(advert, DEPARTURE_TIME_TO_LIVE)
     }
 

@@ -106,10 +106,10 @@ impl Publisher {
     /// Signs the offer again and publishes it.
     pub(crate) fn refresh(&mut self, behaviour: &mut Behaviour) {
         self.refresh_at = self.refresh_due();
-        let offer = self.shared.outbox().offer.clone();
-        if let Some(offer) = offer {
-            let advert = self.shared.advert(&offer);
-            let envelope = self.shared.publishable_advert(advert);
+        let outbox = self.shared.outbox();
+        if let Some(offer) = &outbox.offer {
+            let envelope = self.shared.publishable_advert(self.shared.advert(offer, outbox.quotes));
+            drop(outbox);
             self.publish_advert(behaviour, envelope);
         }
     }

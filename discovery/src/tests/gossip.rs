@@ -83,6 +83,22 @@ async fn a_departure_takes_the_hosts_out_of_all_views() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_where_own_jobs_wait_is_asked_for_quotes_from_then_on() {
+    let nodes = grid(2, |_| ()).await;
+    let site = nodes[0].discovery.site_id();
+    let gives = |node: &Node| node.discovery.view().quoting([site]).contains(site);
+    eventually("the other one knows it", || nodes[1].discovery.view().knows(site)).await;
+    assert!(!nodes.iter().any(gives));
+    nodes[0].discovery.publish_quotes();
+    assert!(gives(&nodes[0]), "its own coordinator asks at once");
+    eventually("the other one knows", || gives(&nodes[1])).await;
+    let hosts = ["h8", "h9"].map(|name| host(name, 4, "x86_64")).to_vec();
+    nodes[0].discovery.publish_advert(offer("other".to_owned(), hosts)).unwrap();
+    eventually("the other one knows the new offer", || nodes[1].discovery.view().host_count() == 3).await;
+    assert!(gives(&nodes[1]), "which says so too");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_of_another_grid_stay_strangers() {
     let a = node(&[]).await;
     a.discovery.publish_advert(offer("a".to_owned(), vec![host("h1", 4, "x86_64")])).unwrap();

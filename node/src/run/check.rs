@@ -57,7 +57,9 @@ pub enum NotNow {
         now: Time,
     },
     /// The owner's hook has not run for it, and it may begin on another host.
-    #[error("the owner's hook still makes the host of seat {seat} of {request} usable")]
+    #[error(
+        "the owner's hook still makes the host of seat {seat} of {request} usable: run it later by --in {request} (owners: [activation] early)"
+    )]
     Preparing {
         /// The request.
         request: RequestId,
@@ -212,8 +214,10 @@ mod tests {
 
     /// A ledger with these bookings; user 1 has seat 2 of request `mine` from second 100 to 200.
     fn ledger(more: &[BookingRecord]) -> Ledger {
-        let mut records = more.to_vec();
-        records.push(booked("mine", None, (100, 200)));
+        opened([more, &[booked("mine", None, (100, 200))]].concat())
+    }
+
+    fn opened(records: Vec<BookingRecord>) -> Ledger {
         let host = Host {
             id: HostId::new("h1").unwrap(),
             capacity: serde_json::from_value(json!({"cpu": 4000, "memory": 8192})).unwrap(),
@@ -253,6 +257,21 @@ mod tests {
             let refused = ask(request, seat, user, 150).unwrap_err();
             assert_eq!(refused.to_string(), format!("this site has no reservation {request} of this user"));
         }
+    }
+
+    #[test]
+    fn the_host_of_a_seat_of_a_class_is_used_once_the_owners_hook_has_run() {
+        let mut record = serde_json::to_value(booked("mine", None, (100, 200))).unwrap();
+        let ask = |record: &serde_json::Value, is_usable: bool| {
+            let ledger = opened(vec![serde_json::from_value(record.clone()).unwrap()]);
+            let mine = RequestId::new("mine").unwrap();
+            usable_seat(&ledger, (&mine, SeatNumber(2)), &testing::public(1), (Time(100), |_: &AttemptId| is_usable))
+        };
+        assert!(ask(&record, false).is_ok(), "a host that was named");
+        record["grants"][0]["place"] = json!({"bound": {"class": "h", "host": "h1"}});
+        assert!(ask(&record, true).is_ok());
+        let not_yet = ask(&record, false).unwrap_err();
+        assert!(matches!(not_yet, NotNow::Preparing { .. }) && not_yet.may_change(), "{not_yet}");
     }
 
     #[test]

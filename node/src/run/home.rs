@@ -15,6 +15,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::removal::remove_tree;
 use crate::trust::files;
 
 /// The file of a seat with the path.
@@ -57,7 +58,7 @@ pub fn of_seat(seat: &Path, within: &Path, owner: Option<(Uid, Gid)>) -> io::Res
 /// Those of the disk.
 pub fn remove(seat: &Path) -> io::Result<()> {
     let Some(home) = known(seat)? else { return Ok(()) };
-    fs::remove_dir_all(home)?;
+    remove_tree(&home)?;
     fs::remove_file(seat.join(NAME))
 }
 
@@ -69,6 +70,8 @@ fn known(seat: &Path) -> io::Result<Option<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -77,6 +80,8 @@ mod tests {
         let (seat, within) = (directory.path().join("seat"), directory.path());
         let home = of_seat(&seat, within, None).unwrap();
         fs::write(home.join("file"), "x").unwrap();
+        // Its user may have closed it.
+        fs::set_permissions(&home, fs::Permissions::from_mode(0o500)).unwrap();
         assert_eq!(of_seat(&seat, within, None).unwrap(), home);
         remove(&seat).unwrap();
         remove(&seat).unwrap();

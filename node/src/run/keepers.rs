@@ -16,7 +16,8 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Mutex,
-    time::{Duration, SystemTime},
+    thread,
+    time::{Duration, Instant, SystemTime},
 };
 
 use broker::{
@@ -61,6 +62,9 @@ const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 const FILES_KEPT_FOR: Span = Span(600);
 /// How long a keeper may take to answer its node.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long a keeper that cannot be reached may take to end: one that was killed lives for a moment.
+const DYING_MAX: Duration = Duration::from_secs(1);
+const DYING_PAUSE: Duration = Duration::from_millis(10);
 /// The socket of a keeper.
 const SOCKET: &str = "socket";
 /// What a keeper complains of.
@@ -243,22 +247,21 @@ impl Keepers {
         let last =
             serde_json::to_string(&last).map_err(|error| system("the run's number cannot be kept")(error.into()))?;
         files::replace(&seat.join(LAST), &last)?;
-        directory.write_task(task)?;
+        let mut task = task.clone();
+        if !task.order.ssh_keys.is_empty() {
+            self.settle(&seat, &mut task)?;
+        }
+        directory.write_task(&task)?;
         started.push(self.spawn(&directory)?);
         Ok(id)
     }
 
     /// Gives a session of SSH the directory of its seat, and that of the newest run which goes on there.
-    ///
-    /// # Errors
-    /// Those of the disk.
-    pub fn settle(&self, task: &mut Task) -> Result<(), RunError> {
-        let _one_at_a_time = locked(&self.started);
-        let seat = self.seat(&RunId::of(task));
+    fn settle(&self, seat: &Path, task: &mut Task) -> Result<(), RunError> {
         let owner = task.confinement.owner()?;
-        let made = home::of_seat(&seat, &task.scratch_in, owner);
+        let made = home::of_seat(seat, &task.scratch_in, owner);
         let directory = made.map_err(system("there is no directory of the seat"))?;
-        let runs = self.directories(Some(&seat))?.into_iter().filter_map(|run| {
+        let runs = self.directories(Some(seat))?.into_iter().filter_map(|run| {
             let order = run.task().ok()?.order;
             let goes_on = order.ssh_keys.is_empty() && matches!(state_of(&run), Ok(RunState::Running { .. }));
             Some((order.run, run.scratch().ok()??)).filter(|_| goes_on)
@@ -267,6 +270,12 @@ impl Keepers {
         task.confinement.paths.extend(run.iter().chain([&directory]).cloned());
         task.home = Some(Home { directory, run });
         Ok(())
+    }
+
+    /// Whether a run is there and has not ended.
+    pub fn goes_on(&self, id: &RunId) -> bool {
+        let directory = self.directory(id);
+        directory.file("task").exists() && !matches!(state_of(&directory), Ok(RunState::Ended(_)))
     }
 
     /// A stream to the keeper of a run, whose next byte in is its user's first. A run whose keeper is gone gets one again, that tells what
@@ -281,25 +290,32 @@ impl Keepers {
         }
         let mut stream = match dial(&directory) {
             Ok(stream) => stream,
-            Err(_) => {
-                let mut started = locked(&self.started);
-                // One that has ended and was not waited for seems to live.
-                started.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-                match dial(&directory) {
-                    Ok(stream) => stream,
-                    // Its socket must not be taken from it: it could not be reached again.
-                    Err(error) if is_kept(&directory)? => {
-                        return Err(system("its keeper cannot be reached now")(error));
-                    }
-                    Err(_) => {
-                        started.push(self.spawn(&directory)?);
-                        dial(&directory).map_err(system("its keeper cannot be reached"))?
-                    }
-                }
-            }
+            Err(_) => self.dial_again(&directory)?,
         };
         stream.write_all(&[OF_USER]).map_err(system("its keeper cannot be reached"))?;
         Ok(stream)
+    }
+
+    /// A stream to a keeper that could not be reached: to another one when it is gone. Its socket is not taken from one that lives: it could
+    /// not be reached again.
+    fn dial_again(&self, directory: &RunDirectory) -> Result<UnixStream, RunError> {
+        let until = Instant::now() + DYING_MAX;
+        loop {
+            let mut started = locked(&self.started);
+            let error = match dial(directory) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => error,
+            };
+            if !is_kept(directory)? {
+                started.push(self.spawn(directory)?);
+                return dial(directory).map_err(system("its keeper cannot be reached"));
+            }
+            drop(started);
+            if Instant::now() > until {
+                return Err(system("its keeper cannot be reached now")(error));
+            }
+            thread::sleep(DYING_PAUSE);
+        }
     }
 
     /// A run as its directory shows it.
@@ -470,7 +486,8 @@ impl Keepers {
             }
         }
         for seat in self.seats()? {
-            let is_over = read_last(&seat).is_ok_and(|last| last.is_some_and(|last| last.deadline < now));
+            let is_over =
+                read_last(&seat).is_ok_and(|last| last.is_some_and(|last| last.deadline + FILES_KEPT_FOR < now));
             if is_over
                 && self.directories(Some(&seat))?.is_empty()
                 && let Err(error) = home::remove(&seat).and_then(|()| remove_tree(&seat))

@@ -3,7 +3,12 @@
 //! Invariant: neither stack nor open files grow with the depth of the tree, no link is followed, and nothing outside of the tree changes:
 //! what lies deep is moved up into the tree's root before it is removed.
 
-use std::{io, os::fd::AsRawFd as _, path::Path};
+use std::{
+    ffi::{CStr, CString},
+    io,
+    os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
+    path::Path,
+};
 
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -18,10 +23,9 @@ const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::
 /// # Errors
 /// Those of the disk.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
-    let root = match openat(CWD, path, DIRECTORY, Mode::empty()) {
-        Ok(root) => root,
-        Err(Errno::NOENT) => return Ok(()),
-        Err(error) => return Err(error.into()),
+    let root = match open_directory(CWD, &CString::new(path.as_os_str().as_bytes())?) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        root => root?,
     };
     let mut names = 0;
     // Each round takes everything one level up, and removes what was the root's own.
@@ -67,7 +71,7 @@ fn empty(directory: &OwnedFd, root: &OwnedFd, names: &mut u64) -> io::Result<boo
 }
 
 /// Opens a directory, also one that its user has closed to himself.
-fn open_directory(within: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<OwnedFd> {
+fn open_directory(within: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
     let opened = match openat(within, name, DIRECTORY, Mode::empty()) {
         Err(Errno::ACCESS) => {
             let closed = openat(within, name, DIRECTORY | OFlags::PATH, Mode::empty())?;
@@ -82,7 +86,7 @@ fn open_directory(within: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<O
 }
 
 /// Gives an entry a name in the root that is free there.
-fn move_up((within, name): (&OwnedFd, &std::ffi::CStr), root: &OwnedFd, names: &mut u64) -> io::Result<()> {
+fn move_up((within, name): (&OwnedFd, &CStr), root: &OwnedFd, names: &mut u64) -> io::Result<()> {
     let mut is_open = false;
     loop {
         *names += 1;
@@ -131,6 +135,7 @@ mod tests {
         symlink(outside.path(), tree.join("link")).unwrap();
         fs::set_permissions(tree.join("a/b"), fs::Permissions::from_mode(0o500)).unwrap();
         fs::set_permissions(tree.join("a"), fs::Permissions::from_mode(0o000)).unwrap();
+        fs::set_permissions(&tree, fs::Permissions::from_mode(0o000)).unwrap();
         remove_tree(&tree).unwrap();
         assert!(!tree.exists() && outside.path().join("kept").exists());
         remove_tree(&tree).unwrap();

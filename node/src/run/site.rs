@@ -325,7 +325,7 @@ impl RunSite {
             return Err(Answer::Refused("the files of the order are not at this site; send them first".to_owned()));
         }
         let bound = order.peers.as_ref().map(|peers| listen(terms, peers, order.rank)).transpose()?;
-        let mut task = Task {
+        let task = Task {
             addresses: bound.as_ref().map(|bound| bound.addresses.clone()).unwrap_or_default(),
             home: None,
             files: order.files.map(|_| self.stores.of(&user, &order.request)),
@@ -338,9 +338,6 @@ impl RunSite {
             scratch_in: terms.scratch_in.clone(),
             confinement: Confinement { memory_mib, cpu_millicores: cpu_of(&grant), ..terms.confinement.clone() },
         };
-        if !task.order.ssh_keys.is_empty() {
-            keepers.settle(&mut task).map_err(|error| answer_of(&error))?;
-        }
         keepers.start(&task, now).map_err(|error| answer_of(&error))?;
         locked(&self.started).insert(id.clone(), Watched::of(&task));
         if let Some(bound) = bound {
@@ -396,6 +393,9 @@ impl RunSite {
         let now = self.clock.now().utc;
         let mut started = locked(&self.started);
         started.retain(|id, watched| watched.deadline + REST_FOR > now && !keepers.has_ended(id));
+        if started.is_empty() {
+            return;
+        }
         let over = started.iter().filter(|(_, watched)| watched.deadline <= now);
         let over: Vec<RunId> = over.map(|(id, _)| id.clone()).collect();
         let changed: Vec<(RunId, Watched, Option<Time>)> = {

@@ -1,7 +1,7 @@
 //! The owner's hook, run by real nodes that are killed in the middle, and the hook that is shipped, on real control groups.
 
 use std::{
-    fs,
+    fs::{self, Permissions},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -314,10 +314,24 @@ fn the_hook_for_an_sshd_opens_an_account_for_the_window_and_ends_its_sessions() 
     let read = run(Command::new("ssh-keygen").arg("-l").arg("-f").arg(&keys));
     assert!(read.code == Some(0) && read.out.contains("kolo:b-1 (ED25519)"), "{read:?}");
 
-    // What sshd starts for a session.
+    // Where the guest could write, he could have other files written.
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
+    let mut refused = Command::new(&hook);
+    refused.arg(&keys).envs([("KOLO_EVENT", "end"), ("KOLO_BOOKING", "b-1"), ("KOLO_HOST_COUNT", "0")]);
+    let refused = run(&mut refused);
+    assert!(refused.code == Some(1) && refused.err.contains("has to belong to the user of this hook"), "{refused:?}");
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+
+    // What sshd starts for a session: a shell leads it.
     let session = |command: &str| {
         let mut session = Command::new("setsid");
-        session.arg("--wait").arg(&hook).arg("session").arg(&keys).args(["b-1"]).env("SHELL", "/bin/sh");
+        session
+            .args(["--wait", "sh", "-c", r#""$@"; exit $?"#, "sh"])
+            .arg(&hook)
+            .arg("session")
+            .arg(&keys)
+            .args(["b-1"])
+            .env("SHELL", "/bin/sh");
         session.envs([("SSH_ORIGINAL_COMMAND", command), ("KOLO_LOOK_EVERY_S", "0.1")]).stdout(Stdio::piped());
         session
     };

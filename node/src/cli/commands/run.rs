@@ -134,11 +134,13 @@ fn run_in(
     }
     wait_for_start(client, view)?;
     let (grid, opener) = signing::opener(context, client, &args.key)?;
-    let number = RunNumber(unix_ms());
-    let courier = Courier { client, opener: &opener, grid: &grid, request: &view.id, run: Some(number) };
+    let courier = Courier { client, opener: &opener, grid: &grid, request: &view.id, run: None };
     if let Some(sent) = sent {
         send(&courier, &hosts, sent)?;
     }
+    // Others may have begun runs meanwhile.
+    let number = RunNumber(unix_ms());
+    let courier = Courier { run: Some(number), ..courier };
     let terms = terms(args, sent);
     let stdin = match each {
         Some(_) => StdinTo::All,

@@ -22,7 +22,7 @@ use crate::{
         error::CliError,
         run::{
             each::Each,
-            input,
+            input::{self, UserInput},
             job::{Job, JobEnd, NEWS_QUEUE, Shown, TOLD_QUEUE, Terms, code},
             printer::Printer,
             seat::{Opener, Seat, nonce},
@@ -171,7 +171,7 @@ pub fn run(common: &Common<'_>, hosts: &[&ReservedHost], wishes: Vec<Wish>) -> R
     let end = runtime.block_on(async {
         let (tell, news) = mpsc::channel(NEWS_QUEUE);
         let inputs = match common.each {
-            Some(each) => each.inputs(wishes.len()),
+            Some(each) => each.inputs(wishes.len()).into_iter().map(UserInput::of).collect(),
             None => input::of_stdin(with_input, common.terms.has_terminal.then(Keys::default)).map_err(failed)?,
         };
         let mut inputs = inputs.into_iter();

@@ -20,7 +20,7 @@ use crate::{
         exit::Exit,
         run_args::{SshArgs, SshConfigArgs, SshKeyArgs},
     },
-    trust::{files, random_bytes, ssh_key},
+    trust::{TrustFileError, files, random_bytes, ssh_key},
 };
 
 /// The file with the user's key for SSH.
@@ -97,8 +97,13 @@ pub fn identity(context: &Context, args: &SshKeyArgs) -> Result<Identity, CliErr
         None => {
             let text =
                 ssh_key::to_file(&ssh_key::private(&random_bytes::<32>()?)).map_err(|error| wrong(&file, &error))?;
-            files::replace(&file, &text)?;
-            text
+            match files::create(&file, &text) {
+                // Another command was faster.
+                Err(TrustFileError::Exists { path }) => {
+                    files::read(&path, FILE_BYTES_MAX)?.ok_or(TrustFileError::Exists { path })?
+                }
+                created => created.map(|()| text)?,
+            }
         }
     };
     Ok(Identity {
@@ -156,16 +161,12 @@ pub fn run(context: &mut Context, args: &SshArgs) -> Result<Exit, CliError> {
     let view: RequestView = client.get(&path_of(&client, &seat.selector)?)?;
     let host = seat.of(&view)?;
     let mut ssh = Command::new("ssh");
-    for (name, value) in options(context, &args.keys, &view, host)? {
+    let identity = identity(context, &args.keys)?;
+    for (name, value) in options(context, (&args.keys, &identity), &view, host)? {
         ssh.arg("-o").arg(format!("{name}={value}"));
     }
-    // Options of its own come before the name of the host, a command behind it.
-    let is_option = args.arguments.first().is_some_and(|first| first.starts_with('-'));
-    let alias = alias(&view, host);
-    match is_option {
-        true => ssh.args(&args.arguments).arg(alias),
-        false => ssh.arg(alias).args(&args.arguments),
-    };
+    // It takes options of its own behind the name of the host as well.
+    ssh.arg(alias(&view, host)).args(&args.arguments);
     let error = ssh.exec();
     Err(CliError::failed(format!("ssh cannot be started: {error}")).hinted("install the client of OpenSSH"))
 }
@@ -177,10 +178,10 @@ pub fn run(context: &mut Context, args: &SshArgs) -> Result<Exit, CliError> {
 pub fn config(context: &mut Context, args: &SshConfigArgs) -> Result<Exit, CliError> {
     let client = context.connect_as(&args.keys.key)?;
     let view: RequestView = client.get(&path_of(&client, &args.selector)?)?;
-    let mut text = String::new();
+    let (mut text, identity) = (String::new(), identity(context, &args.keys)?);
     for host in seats::chosen(&view, &[])? {
         text.push_str(&format!("Host {}\n", alias(&view, host)));
-        for (name, value) in options(context, &args.keys, &view, host)? {
+        for (name, value) in options(context, (&args.keys, &identity), &view, host)? {
             text.push_str(&format!("    {name} {value}\n"));
         }
     }
@@ -191,11 +192,10 @@ pub fn config(context: &mut Context, args: &SshConfigArgs) -> Result<Exit, CliEr
 /// What `ssh` has to know of a seat.
 fn options(
     context: &Context,
-    args: &SshKeyArgs,
+    (args, identity): (&SshKeyArgs, &Identity),
     view: &RequestView,
     host: &ReservedHost,
 ) -> Result<Vec<(&'static str, String)>, CliError> {
-    let identity = identity(context, args)?;
     let quoted = |path: &Path| format!("\"{}\"", path.display().to_string().replace('%', "%%"));
     Ok(vec![
         ("ProxyCommand", proxy_command(context, args, view, host)?),

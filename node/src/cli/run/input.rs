@@ -1,9 +1,13 @@
 //! The user's standard input, for one seat or for all.
 //!
-//! Invariant: what is read waits until every seat that takes input has room for it, so no more than a few chunks are in memory; a seat
-//! that has ended holds up nobody.
+//! Invariant: nothing is read before a seat wants it, so what was refused has taken nothing, but for keys of a terminal. What is read waits
+//! until every seat that takes input has room for it, so no more than a few chunks are in memory; a seat that has ended holds up nobody.
 
-use std::{io::Read, sync::Arc, thread};
+use std::{
+    io::Read,
+    sync::{Arc, mpsc as std_mpsc},
+    thread,
+};
 
 use nix::{
     sys::signal::{Signal, kill},
@@ -17,23 +21,59 @@ use super::terminal::Keys;
 const CHUNK_BYTES: usize = 64 << 10;
 /// Chunks that wait for one seat.
 const QUEUE: usize = 2;
+/// The same of keys: who types must be heard while the seat is not, or could not leave.
+const KEYS_QUEUE: usize = 4096;
+/// Bytes of keys that are read at once.
+const KEYS_BYTES: usize = 1 << 10;
 
 /// A piece of the input.
 pub type Chunk = Arc<[u8]>;
+
+/// The input of one seat.
+pub struct UserInput {
+    chunks: mpsc::Receiver<Chunk>,
+    /// Begins the reading.
+    want: Option<std_mpsc::Sender<()>>,
+}
+
+impl UserInput {
+    /// What comes by itself.
+    pub fn of(chunks: mpsc::Receiver<Chunk>) -> UserInput {
+        UserInput { chunks, want: None }
+    }
+
+    /// The next piece; none at the end.
+    pub async fn next(&mut self) -> Option<Chunk> {
+        if let Some(want) = self.want.take() {
+            // An error says that it is read already.
+            let _ = want.send(());
+        }
+        self.chunks.recv().await
+    }
+}
 
 /// The input as it is read, for so many seats. Typed at a terminal of theirs (`keys`), it may hold the user's word to leave.
 ///
 /// # Errors
 /// When no thread can be started.
-pub fn of_stdin(seats: usize, keys: Option<Keys>) -> std::io::Result<Vec<mpsc::Receiver<Chunk>>> {
-    let (senders, receivers): (Vec<_>, Vec<_>) = (0..seats).map(|_| mpsc::channel(QUEUE)).unzip();
+pub fn of_stdin(seats: usize, keys: Option<Keys>) -> std::io::Result<Vec<UserInput>> {
+    let queue = if keys.is_some() { KEYS_QUEUE } else { QUEUE };
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..seats).map(|_| mpsc::channel(queue)).unzip();
+    let (want, wanted) = std_mpsc::channel();
+    let input = |chunks| UserInput { chunks, want: Some(want.clone()) };
+    let inputs = receivers.into_iter().map(input).collect();
+    drop(want);
     // Not joined: it may wait for the user, and ends with the process.
-    thread::Builder::new().name("input".to_owned()).spawn(move || pump(std::io::stdin().lock(), senders, keys))?;
-    Ok(receivers)
+    thread::Builder::new().name("input".to_owned()).spawn(move || {
+        if keys.is_some() || wanted.recv().is_ok() {
+            pump(std::io::stdin().lock(), senders, keys);
+        }
+    })?;
+    Ok(inputs)
 }
 
 fn pump(mut from: impl Read, mut to: Vec<mpsc::Sender<Chunk>>, mut keys: Option<Keys>) {
-    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut chunk = vec![0; if keys.is_some() { KEYS_BYTES } else { CHUNK_BYTES }];
     while !to.is_empty() {
         match from.read(&mut chunk) {
             Ok(0) => return,

@@ -284,6 +284,8 @@ impl<'a> Job<'a> {
         match news {
             News::Started => drop(self.started.insert(rank)),
             News::Ready => {}
+            // A server is told that its user has gone.
+            News::Unread if self.terms.ends_with_user => self.tell(Tell::Signal(SIGHUP)),
             News::Unread => self.tell(Tell::Signal(SIGPIPE)),
             News::Printed => self.over(rank, 0),
             News::Ended(end) => {

@@ -18,7 +18,7 @@ use tokio::{
 use super::{
     connection::{self, NoStream, Stream},
     each::Each,
-    input::Chunk,
+    input::{Chunk, UserInput},
     printer::Printer,
 };
 use crate::{
@@ -132,7 +132,7 @@ pub struct Seat {
     pub printer: Arc<Printer>,
     pub news: mpsc::Sender<(u32, News)>,
     pub told: mpsc::Receiver<Tell>,
-    pub input: Option<mpsc::Receiver<Chunk>>,
+    pub input: Option<UserInput>,
     /// The lines that it runs, where it runs lines of a file.
     pub each: Option<Arc<Each>>,
     /// Whether the log is followed to the end of the run; else what there is of it is printed.
@@ -421,9 +421,9 @@ async fn next_frame<R: AsyncRead + Unpin>(reader: &mut FrameReader<R>) -> Result
 }
 
 /// The next piece of the input; never, where there is none.
-async fn next_chunk(input: &mut Option<mpsc::Receiver<Chunk>>) -> Option<Chunk> {
+async fn next_chunk(input: &mut Option<UserInput>) -> Option<Chunk> {
     match input {
-        Some(input) => input.recv().await,
+        Some(input) => input.next().await,
         None => std::future::pending().await,
     }
 }

@@ -5,7 +5,7 @@ use broker::{
     time::Time,
     trust::Statement,
 };
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::manifest::{ChunkHash, ManifestError, check_path};
@@ -95,7 +95,7 @@ impl FilesOrder {
             FilesWish::Keep { .. } => Ok(()),
             FilesWish::Put { directory, .. } if directory.is_empty() => Ok(()),
             FilesWish::Put { directory, .. } => Ok(check_path(directory)?),
-            FilesWish::Get { patterns, .. } => Patterns::of(patterns).map(drop),
+            FilesWish::Get { patterns, .. } => globs(patterns).map(drop),
         }
     }
 }
@@ -110,27 +110,9 @@ impl Patterns {
     /// # Errors
     /// [`FilesOrderError`].
     pub fn of(patterns: &[String]) -> Result<Patterns, FilesOrderError> {
-        if patterns.is_empty() || patterns.len() > PATTERNS_MAX {
-            return Err(FilesOrderError::Patterns(patterns.len()));
-        }
-        let read = |text: &String| {
-            let wrong = |why: &str| FilesOrderError::Pattern(text.chars().take(100).collect(), why.to_owned());
-            if text.len() > PATTERN_BYTES_MAX {
-                return Err(wrong("it is too long"));
-            }
-            let plain = text.trim_end_matches('/');
-            let below = if plain.is_empty() { "**".to_owned() } else { format!("{plain}/**") };
-            let glob = |text: &str| {
-                let glob = GlobBuilder::new(text).literal_separator(true).build();
-                glob.map_err(|error| wrong(&error.kind().to_string()))
-            };
-            Ok([glob(plain)?, glob(&below)?])
-        };
         let mut set = GlobSetBuilder::new();
-        for text in patterns {
-            for glob in read(text)? {
-                set.add(glob);
-            }
+        for glob in globs(patterns)? {
+            set.add(glob);
         }
         let too_large = |error: globset::Error| FilesOrderError::Pattern(patterns.join(" "), error.kind().to_string());
         Ok(Patterns(set.build().map_err(too_large)?))
@@ -140,6 +122,48 @@ impl Patterns {
     pub fn match_path(&self, path: &str) -> bool {
         self.0.is_match(path)
     }
+}
+
+/// What the patterns say, not yet put together for matching.
+fn globs(patterns: &[String]) -> Result<Vec<Glob>, FilesOrderError> {
+    if patterns.is_empty() || patterns.len() > PATTERNS_MAX {
+        return Err(FilesOrderError::Patterns(patterns.len()));
+    }
+    let mut globs = Vec::with_capacity(2 * patterns.len());
+    for text in patterns {
+        let wrong = |why: &str| FilesOrderError::Pattern(text.chars().take(100).collect(), why.to_owned());
+        if text.len() > PATTERN_BYTES_MAX {
+            return Err(wrong("it is too long"));
+        }
+        let plain = text.trim_end_matches('/');
+        let plain = if plain == "." { "" } else { plain.trim_start_matches("./") };
+        let below = if plain.is_empty() { "**".to_owned() } else { format!("{plain}/**") };
+        for text in [plain, &below] {
+            let glob = GlobBuilder::new(&without_braces(text)).literal_separator(true).backslash_escape(false).build();
+            globs.push(glob.map_err(|error| wrong(&error.kind().to_string()))?);
+        }
+    }
+    Ok(globs)
+}
+
+/// The pattern with braces that mean themselves, as they do in names.
+fn without_braces(pattern: &str) -> String {
+    let (mut written, mut class) = (String::with_capacity(pattern.len()), None);
+    for letter in pattern.chars() {
+        class = match (class, letter) {
+            (None, '[') => Some(0),
+            (None, _) => None,
+            // The first letter of a class, also behind `!`, is one of it.
+            (Some(0), '!' | '^') => Some(0),
+            (Some(1..), ']') => None,
+            (Some(count), _) => Some(count + 1),
+        };
+        match letter {
+            '{' | '}' if class.is_none() => written.extend(['[', letter, ']']),
+            _ => written.push(letter),
+        }
+    }
+    written
 }
 
 #[cfg(test)]
@@ -215,7 +239,13 @@ pub mod tests {
         let matches = |pattern: &str, path: &str| Patterns::of(&[pattern.to_owned()]).unwrap().match_path(path);
         assert!(matches("*.csv", "a.csv") && !matches("*.csv", "d/a.csv") && matches("**/*.csv", "d/a.csv"));
         assert!(matches("out/", "out/d/x") && matches("out", "out/x") && !matches("out", "outer"));
-        assert!(matches("[ab]?", "bx") && !matches("[!ab]?", "bx") && matches(".", "x") == matches(".", "y"));
+        assert!(matches("[ab]?", "bx") && !matches("[!ab]?", "bx"));
+        assert!(matches(".", "d/x") && matches("./d", "d/x"), "all, as for other commands");
+        // Nothing else means more than itself.
+        for name in ["a{1,2}.txt", r"a\*", "a{", "}"] {
+            assert!(matches(name, name), "{name}");
+        }
+        assert!(!matches("a{1,2}.txt", "a1.txt") && matches("[{]}[]}]", "{}]"));
         let began = std::time::Instant::now();
         assert!(!matches(&("*a".repeat(400) + "b"), &"a".repeat(250)));
         assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());

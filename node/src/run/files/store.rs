@@ -108,21 +108,23 @@ impl ChunkStore {
         if ChunkHash::of(bytes) != *hash {
             return Err(StoreError::Other);
         }
+        let length = bytes.len() as u64;
         if self.has(hash) {
             return Ok(());
         }
-        let length = bytes.len() as u64;
         self.has_room_for(length)?;
-        {
-            // Others may have taken it since.
-            let mut room = locked(&self.room);
-            *room = room.checked_sub(length).ok_or(StoreError::Full)?;
+        // Others may bring the same piece, or take the room, at the same time.
+        let mut room = locked(&self.room);
+        if self.has(hash) {
+            return Ok(());
         }
-        self.write(hash, bytes).inspect_err(|_| *locked(&self.room) += length)
+        let left = room.checked_sub(length).ok_or(StoreError::Full)?;
+        self.write(hash, bytes)?;
+        *room = left;
+        Ok(())
     }
 
     fn write(&self, hash: &ChunkHash, bytes: &[u8]) -> Result<(), StoreError> {
-        // Another stream may bring the same piece at the same time.
         let new = self.directory.join(format!("new-{}", HEXLOWER.encode(&random_bytes::<8>()?)));
         let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, self.file(hash)));
         if written.is_err() {
@@ -147,6 +149,8 @@ impl ChunkStore {
             return Ok(bytes);
         }
         fs::remove_file(self.file(hash))?;
+        let mut room = locked(&self.room);
+        *room = (*room + bytes.len() as u64).min(STORE_BYTES_MAX);
         Err(StoreError::Missing)
     }
 
@@ -169,9 +173,15 @@ mod tests {
         store.put(&hash, b"x").unwrap();
         let store = ChunkStore::open(&directory.path().join("s")).unwrap();
         assert_eq!((store.read(&hash).unwrap(), *locked(&store.room)), (b"x".to_vec(), STORE_BYTES_MAX - 1));
+        fs::write(store.file(&hash), b"y").unwrap();
+        assert!(matches!(store.read(&hash), Err(StoreError::Missing)) && !store.has(&hash));
+        assert_eq!(*locked(&store.room), STORE_BYTES_MAX);
         fs::write(store.file(&hash), b"damaged").unwrap();
         assert!(matches!(store.read(&hash), Err(StoreError::Missing)) && !store.has(&hash));
-        assert!(matches!(store.has_room_for(STORE_BYTES_MAX), Err(StoreError::Full)));
+        assert!(
+            matches!(store.has_room_for(STORE_BYTES_MAX + 1), Err(StoreError::Full)),
+            "no more than there ever was"
+        );
     }
 
     #[test]

@@ -29,7 +29,7 @@ use super::{local::user_of, order::Peers};
 use crate::{
     run::{
         directory::Task,
-        keepers::{Keepers, RunError, RunId, RunState},
+        keepers::{Keepers, RunId},
         opening::{Opening, PeerOpening},
     },
     runtime::lock::locked,
@@ -178,16 +178,7 @@ impl Forwarders {
 
     /// Ends what is carried for runs that are over.
     pub fn sweep(&self, keepers: &Keepers) {
-        let known: Vec<RunId> = locked(&self.runs).keys().cloned().collect();
-        for id in known {
-            let is_over = match keepers.find(&id) {
-                Ok(run) => matches!(run.state, RunState::Ended(_)),
-                Err(error) => matches!(error, RunError::Unknown),
-            };
-            if is_over {
-                locked(&self.runs).remove(&id);
-            }
-        }
+        locked(&self.runs).retain(|id, _| keepers.goes_on(id));
     }
 
     /// Where a connection leads that the site `from` wants to a seat here.
@@ -239,8 +230,10 @@ impl Forwarders {
             let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, stream.local_addr()?) else {
                 return Err(io::ErrorKind::Unsupported.into());
             };
-            if tokio::task::block_in_place(|| user_of(from, to))? != Some(route.user) {
-                return Err(io::Error::other("it comes from another user of this machine"));
+            match tokio::task::block_in_place(|| user_of(from, to))? {
+                Some(user) if user == route.user => {}
+                Some(_) => return Err(io::Error::other("it comes from another user of this machine")),
+                None => return Err(io::Error::other("it was closed before it was known whose it is")),
             }
             stream.set_nodelay(true)?;
             let (mut run, _place) = self.reach(route).await?;

@@ -13,7 +13,8 @@ const TCP: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 /// What stands before an address of IPv4 that a socket of IPv6 uses.
 const MAPPED: &str = "0000000000000000FFFF0000";
 
-/// The user whose socket at `own` is connected to `other`; none when there is none any more.
+/// The user whose socket at `own` is connected to `other`; none when there is none any more, or its user has closed it: then the system does
+/// not say whose it was.
 pub fn user_of(own: SocketAddrV4, other: SocketAddrV4) -> io::Result<Option<u32>> {
     for list in TCP {
         match fs::read_to_string(list) {
@@ -34,7 +35,9 @@ fn find(list: &str, own: SocketAddrV4, other: SocketAddrV4) -> Option<u32> {
         let address = |at: usize| words.get(at).and_then(|word| address(word));
         address(1) == Some(own) && address(2) == Some(other)
     });
-    of_both.next()?.get(7)?.parse().ok()
+    let words = of_both.next()?;
+    let is_open = words.get(9).is_some_and(|inode| *inode != "0");
+    if is_open { words.get(7)?.parse().ok() } else { None }
 }
 
 /// An address as the system lists it: the number as it lies in memory, and the port.

@@ -12,10 +12,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use nix::libc::O_NONBLOCK;
 use russh_sftp::{
     protocol::{self, Attrs, Data, FileAttributes, Handle, Name, OpenFlags, Packet, Status, StatusCode, Version},
     server::Handler,
 };
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 /// Most files and directories that are open.
 const HANDLES_MAX: usize = 256;
@@ -104,6 +106,22 @@ fn set(file: &File, wanted: &FileAttributes) -> io::Result<()> {
     Ok(())
 }
 
+/// The same by its path: it need not be open for reading or writing.
+fn set_at(path: &Path, wanted: &FileAttributes) -> io::Result<()> {
+    if let Some(size) = wanted.size {
+        OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(path)?.set_len(size)?;
+    }
+    if let Some(mode) = wanted.permissions {
+        fs::set_permissions(path, Permissions::from_mode(mode & 0o7777))?;
+    }
+    if let (Some(accessed), Some(modified)) = (wanted.atime, wanted.mtime) {
+        let [last_access, last_modification] =
+            [accessed, modified].map(|seconds| Timespec { tv_sec: seconds.into(), tv_nsec: 0 });
+        utimensat(CWD, path, &Timestamps { last_access, last_modification }, AtFlags::empty())?;
+    }
+    Ok(())
+}
+
 impl Handler for Files {
     type Error = StatusCode;
 
@@ -129,7 +147,8 @@ impl Handler for Files {
         wanted: FileAttributes,
     ) -> Result<Handle, StatusCode> {
         let mut options = OpenOptions::from(flags);
-        options.mode(wanted.permissions.map_or(0o666, |mode| mode & 0o777));
+        // Nothing here waits for the other end of a pipe.
+        options.custom_flags(O_NONBLOCK).mode(wanted.permissions.map_or(0o666, |mode| mode & 0o777));
         let file = options.open(self.path(&name)).map_err(failed)?;
         self.keep(id, Open::File(file))
     }
@@ -166,9 +185,7 @@ impl Handler for Files {
     }
 
     async fn setstat(&mut self, id: u32, path: String, wanted: FileAttributes) -> Result<Status, StatusCode> {
-        let path = self.path(&path);
-        let file = OpenOptions::new().write(true).open(&path).or_else(|_| File::open(&path)).map_err(failed)?;
-        set(&file, &wanted).map_err(failed)?;
+        set_at(&self.path(&path), &wanted).map_err(failed)?;
         Ok(done(id))
     }
 

@@ -105,6 +105,7 @@ impl Work {
             return Err(io::Error::other("it has no streams"));
         };
         let (group, fed) = (group_of(&child), tokio::spawn(feed(input.clone(), stdin)));
+        let waiting = input.clone();
         tokio::spawn(async move {
             let both = tokio::join!(pour(stdout, &out.channel, None), pour(stderr, &out.channel, Some(STDERR)));
             if both.0.is_err() || both.1.is_err() {
@@ -112,6 +113,8 @@ impl Work {
             }
             let status = child.wait().await;
             fed.abort();
+            // What nobody takes any more holds up no client.
+            waiting.close();
             out.end(status.ok()).await;
         });
         Ok(Work { input, group, size: None })
@@ -126,6 +129,7 @@ impl Work {
         let (reader, writer) = pty.into_split();
         let (sizes, new_sizes) = watch::channel(size);
         let fed = tokio::spawn(feed_terminal(input.clone(), writer, new_sizes));
+        let waiting = input.clone();
         tokio::spawn(async move {
             let (ended, is_ended) = watch::channel(false);
             let waited = async {
@@ -137,6 +141,8 @@ impl Work {
             // A client that is gone is told nothing.
             drop(poured);
             fed.abort();
+            // What nobody takes any more holds up no client.
+            waiting.close();
             out.end(status.ok()).await;
         });
         Ok(Work { input, group, size: Some(sizes) })

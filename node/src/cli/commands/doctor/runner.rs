@@ -23,7 +23,7 @@ pub(super) fn check(data_dir: &Path) -> Vec<Finding> {
             let to_do = "run kolo doctor as the user of the node";
             vec![Finding::note(CHECK, "another user's node runs commands, which is tested only as that user", to_do)]
         }
-        Ok(Some(confinement)) => findings(&confinement),
+        Ok(Some(confinement)) => findings(&confinement, data_dir),
         Ok(None) => Vec::new(),
         Err(error) => {
             let to_do = "start the node again, which writes it";
@@ -36,8 +36,8 @@ fn is_of_us(data_dir: &Path) -> bool {
     std::fs::metadata(data_dir).is_ok_and(|found| found.uid() == nix::unistd::geteuid().as_raw())
 }
 
-fn findings(confinement: &Confinement) -> Vec<Finding> {
-    let misses = match confinement.check() {
+fn findings(confinement: &Confinement, data_dir: &Path) -> Vec<Finding> {
+    let misses = match confinement.check_hides(data_dir).and_then(|()| confinement.check()) {
         Ok(misses) => misses,
         Err(error) => {
             let to_do = "the node does not start like this; without the key runner it starts, and runs no commands";
