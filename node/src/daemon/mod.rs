@@ -553,4 +553,18 @@ mod tests {
         let ended = first_to_end(std::future::pending(), &mut beside).await;
         assert!(ended.contains("activation, feed, runs, reload or batches"), "{ended}");
     }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_whose_swarm_has_ended_ends_with_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("site.toml");
+        let data = directory.path().join("data");
+        let text = format!("data_dir = {data:?}\nname = \"alpha\"\nlisten = [\"/ip4/127.0.0.1/tcp/0\"]\napi = \"127.0.0.1:0\"\n");
+        std::fs::write(&file, text).unwrap();
+        let config = crate::config::load_in_process(file).unwrap();
+        let nobody_stops_it = std::future::pending();
+        let node = run_until(config, 1024, nobody_stops_it, |discovery| drop(tokio::spawn(discovery.shutdown())));
+        let ended = timeout(Duration::from_secs(60), Box::pin(node)).await.unwrap();
+        assert!(matches!(&ended, Err(DaemonError::Stopped(why)) if why.contains("\"swarm\"")), "{ended:?}");
+    }
 }

@@ -40,12 +40,14 @@ pub fn check_reported(grid: &mut Grid, id: &RequestId) {
     super::receipts::check_receipts(grid, id);
 }
 
-/// A node that takes a reservation over takes it as its sites have it: of the same shape and factor.
+/// A node that takes a reservation over takes it as its sites have it: of the same shape and factor. What it takes over to give it back, the
+/// rests of earlier tries, may be of others.
 pub fn check_taken_over(grid: &mut Grid, id: &RequestId, record: &RequestRecord) {
     let Some(reservation) = &record.reservation else { return };
     let taken = reservation.plan.variant();
     let booked = |attempt| grid.nodes.iter().find_map(|node| node.disk.reservations.get(attempt));
-    let other = record.taken_over.values().filter_map(booked).find(|booking| booking.variant != taken);
+    let kept = reservation.parts.iter().filter_map(|part| record.taken_over.get(&part.attempt));
+    let other = kept.filter_map(booked).find(|booking| booking.variant != taken);
     if let Some(booking) = other {
         let what = format!("{taken:?} was taken over, {:?} is booked", booking.variant);
         grid.violate("a takeover keeps what is reserved", Some(id), what);
