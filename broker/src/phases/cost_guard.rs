@@ -23,7 +23,7 @@ const GUARDS_MAX: usize = 3;
 pub(crate) struct CostGuards {
     guards: Vec<Guard>,
     next: usize,
-    /// A start of the part of the window that is swept; costs do not change inside it, and links have no more room later in it.
+    /// A start of the part of the window that is swept; costs do not change inside it.
     first: i64,
 }
 
@@ -44,7 +44,12 @@ impl CostGuards {
     /// Begins a part of the window; all hosts are to be updated.
     pub fn begin(&mut self, problem: &Problem<'_>, first: Time) {
         self.first = first.0;
-        self.guards.iter_mut().for_each(|guard| guard.charge(problem, first));
+        self.charge(problem, first);
+    }
+
+    /// Notes what links bear from this start on; until one has more room, none bears more later.
+    pub fn charge(&mut self, problem: &Problem<'_>, start: Time) {
+        self.guards.iter_mut().for_each(|guard| guard.charge(problem, start));
     }
 
     /// Notes what a host has free now; `None` when it is not available.
@@ -63,7 +68,7 @@ impl CostGuards {
     /// Keeps what has proven a bound at the start of this slot.
     pub fn keep(&mut self, problem: &Problem<'_>, slot: &Slot, duals: Duals) {
         let mut guard = Guard::new(problem, duals);
-        guard.charge(problem, Time(self.first.min(slot.start.0)));
+        guard.charge(problem, slot.start);
         for (at, host) in slot.hosts.iter().enumerate() {
             guard.update(problem, slot.start.0, *host as usize, Some(slot.free_at(problem.width(), at)));
         }
@@ -89,10 +94,10 @@ impl Guard {
         Guard { duals, market: Market::empty(problem), hosts_at, below, sum: 0, charged: 0 }
     }
 
-    fn charge(&mut self, problem: &Problem<'_>, first: Time) {
+    fn charge(&mut self, problem: &Problem<'_>, start: Time) {
         let Some(links) = &problem.links else { return };
         let charged = self.duals.charges.iter().enumerate().filter(|(_, charge)| **charge > 0);
-        let most = |site: usize| usable(self.hosts_at[site], links.most(site, problem.window(first)), links.all);
+        let most = |site: usize| usable(self.hosts_at[site], links.most(site, problem.window(start)), links.all);
         self.charged = charged.map(|(site, charge)| charge * most(site) as i128).sum();
     }
 

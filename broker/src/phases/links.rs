@@ -82,11 +82,6 @@ impl<'a> Links<'a> {
         &self.falls
     }
 
-    /// The first of them after this start.
-    pub fn fall_after(&self, start: i64) -> Option<i64> {
-        self.falls.get(self.falls.partition_point(|fall| *fall <= start)).copied()
-    }
-
     /// The most seats, up to half of all, that the link of a site bears through the whole window; half of all (rounded down) means any
     /// number.
     pub fn most(&self, site: usize, window: Window) -> usize {

@@ -359,13 +359,11 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     pub fn range(&mut self, range: &OpenRange) -> Option<Solution> {
         let mut first = range.first;
         while first <= range.last {
-            // Every start at which a cost changes, or a link has more room, is looked at, as the first of a part.
+            // Every start at which a cost changes is looked at, as the first of a part.
             let change = self.problem.costs.as_ref().and_then(|costs| costs.change_after(first.0));
-            let fall = self.problem.links.as_ref().and_then(|links| links.fall_after(first.0));
-            let change = change.into_iter().chain(fall).min();
             let last = change.map_or(range.last, |change| range.last.min(Time(change - 1)));
             let last = self.timeline.begin(&range.hosts, first, last);
-            if let ControlFlow::Break(found) = self.part(first) {
+            if let ControlFlow::Break(found) = self.part((first, last)) {
                 return found;
             }
             first = Time(last.0 + 1);
@@ -373,33 +371,48 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         None
     }
 
-    fn part(&mut self, first: Time) -> ControlFlow<Option<Solution>> {
-        self.cost_guards.begin(self.problem, first);
-        for host in 0..self.problem.hosts.len() {
+    /// Looks at the starts of a part at which a host has more free, or a link more room.
+    fn part(&mut self, (first, last): (Time, Time)) -> ControlFlow<Option<Solution>> {
+        let problem = self.problem;
+        self.cost_guards.begin(problem, first);
+        for host in 0..problem.hosts.len() {
             let free = self.timeline.free(host);
-            self.guards.iter_mut().for_each(|guard| guard.update(self.problem, host, free));
-            self.cost_guards.update(self.problem, host, free);
+            self.guards.iter_mut().for_each(|guard| guard.update(problem, host, free));
+            self.cost_guards.update(problem, host, free);
             if let Goal::Best(best) = &mut self.goal {
                 best.ranks.set(host, free.is_some());
             }
         }
         self.look(first)?;
         let changes = self.timeline.take_changes();
-        let mut flow = ControlFlow::Continue(());
-        for same_time in changes.chunk_by(|a, b| a.time == b.time) {
-            let mut rose = false;
-            for (host, same_host) in self.timeline.by_host(same_time) {
-                rose |= self.apply(host, same_host);
-            }
-            if rose {
-                flow = self.look(Time(same_time[0].time));
-                if flow.is_break() {
-                    break;
-                }
-            }
-        }
+        let flow = self.pass(&changes, first, last);
         self.timeline.keep(changes);
         flow
+    }
+
+    /// Applies the changes up to the last start of a part.
+    fn pass(&mut self, changes: &[Change], first: Time, last: Time) -> ControlFlow<Option<Solution>> {
+        let problem = self.problem;
+        let falls = problem.links.as_ref().map_or(&[][..], |links| links.falls());
+        let mut falls = falls[falls.partition_point(|fall| *fall <= first.0)..].iter().copied().peekable();
+        let mut groups = changes.chunk_by(|a, b| a.time == b.time).peekable();
+        loop {
+            let next = groups.peek().map(|same_time| same_time[0].time).into_iter().chain(falls.peek().copied()).min();
+            let Some(start) = next.filter(|start| *start <= last.0) else { return ControlFlow::Continue(()) };
+            let mut is_more = false;
+            for same_time in groups.next_if(|same_time| same_time[0].time == start) {
+                for (host, same_host) in self.timeline.by_host(same_time) {
+                    is_more |= self.apply(host, same_host);
+                }
+            }
+            if falls.next_if_eq(&start).is_some() {
+                self.cost_guards.charge(problem, Time(start));
+                is_more = true;
+            }
+            if is_more {
+                self.look(Time(start))?;
+            }
+        }
     }
 
     /// Applies all changes of one host at one time; true when it is available now and something free rose.
