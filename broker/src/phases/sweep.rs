@@ -400,7 +400,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             let next = groups.peek().map(|same_time| same_time[0].time).into_iter().chain(falls.peek().copied()).min();
             let Some(start) = next.filter(|start| *start <= last.0) else { return ControlFlow::Continue(()) };
             let mut is_more = false;
-            for same_time in groups.next_if(|same_time| same_time[0].time == start) {
+            if let Some(same_time) = groups.next_if(|same_time| same_time[0].time == start) {
                 for (host, same_host) in self.timeline.by_host(same_time) {
                     is_more |= self.apply(host, same_host);
                 }
