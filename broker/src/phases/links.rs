@@ -44,6 +44,16 @@ pub(crate) struct Spread {
     pub seats: Result<Vec<usize>, Option<Overload>>,
 }
 
+/// How many hosts of each site a set may have.
+pub(crate) struct Caps {
+    /// The site of each host of a slot, by position, in order.
+    pub of: Vec<u32>,
+    /// The most of each site.
+    pub most: Vec<usize>,
+    /// The home, and the least that it has.
+    pub least: Option<(usize, usize)>,
+}
+
 impl<'a> Links<'a> {
     /// The links of the sites of these hosts, which are in order of their sites.
     pub fn new(traffic: Traffic, job: &Job<'a>, hosts: &[&Candidate<'_>]) -> Links<'a> {
@@ -72,11 +82,6 @@ impl<'a> Links<'a> {
         &self.falls
     }
 
-    /// The first of them after this start.
-    pub fn fall_after(&self, start: i64) -> Option<i64> {
-        self.falls.get(self.falls.partition_point(|fall| *fall <= start)).copied()
-    }
-
     /// The most seats, up to half of all, that the link of a site bears through the whole window; half of all (rounded down) means any
     /// number.
     pub fn most(&self, site: usize, window: Window) -> usize {
@@ -98,6 +103,26 @@ impl<'a> Links<'a> {
         };
         let seats = seats_by_count(available, &most, (pick, self.all), sites_max).ok_or_else(overload);
         Spread { most, seats }
+    }
+
+    /// All ways in which the links bear N hosts of those that each site has available, for hosts of these sites: without a home, and with
+    /// each one. None without any limit.
+    pub fn ways(&self, of: &[u32], available: &[usize], most: &[usize], pick: usize) -> Option<Vec<Caps>> {
+        let half = self.all / 2;
+        if !(0..most.len()).any(|site| most[site] < half && available[site] > most[site]) {
+            return None;
+        }
+        let caps: Vec<usize> = (0..most.len()).map(|site| usable(available[site], most[site], self.all)).collect();
+        let home = |site: usize| {
+            let least = self.all - most[site];
+            let is_home = most[site] < half && least <= pick && available[site] >= least;
+            let mut most = caps.clone();
+            most[site] = available[site];
+            is_home.then(|| Caps { of: of.to_vec(), most, least: Some((site, least)) })
+        };
+        let homes = (0..most.len()).filter_map(home);
+        let none = Caps { of: of.to_vec(), most: caps.clone(), least: None };
+        Some([none].into_iter().chain(homes).filter(|caps| caps.most.iter().sum::<usize>() >= pick).collect())
     }
 
     /// How many of these hosts lie at each site.

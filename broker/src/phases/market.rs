@@ -6,6 +6,8 @@
 //!
 //! Invariant: costs are in parts ([`PARTS`]) and whole; no seat takes more of a resource than costs fit.
 
+use std::ops::Range;
+
 use super::{
     costs::Costs,
     problem::{Problem, Slot},
@@ -50,27 +52,55 @@ pub(crate) struct Shares {
 impl Market {
     /// The market of `slot`; `costs` are those of the hosts, and columns after the resources cost nothing.
     pub fn new(problem: &Problem<'_>, costs: &Costs, slot: &Slot) -> Market {
-        let width = problem.width();
-        let binding: Vec<usize> = (0..width).filter(|column| problem.is_binding[*column]).collect();
-        let pick = problem.pick.cast_signed() as i64;
-        let asked = binding.iter().map(|column| problem.needed[*column] - pick * problem.minimum[*column]).collect();
-        let mut market =
-            Market { pick: problem.pick, binding, asked, room: Vec::new(), per_unit: Vec::new(), fixed: Vec::new() };
+        let mut market = Market::empty(problem);
         for (at, host) in slot.hosts.iter().enumerate() {
             let step = costs.step_at(*host as usize, slot.start.0);
-            // Where a seat costs no more than its minima, it is rounded up by itself.
-            let minima = costs.fixed(step);
-            market.fixed.push(if costs.has_shares() { minima } else { i128::from(costs.of_minima(step)) * PARTS });
-            for (column, asked) in market.binding.iter().zip(&market.asked) {
-                let free = slot.free[at * width + column] - problem.minimum[*column];
-                let price = costs.per_unit(step).and_then(|prices| prices.get(*column)).copied().unwrap_or(0);
-                let payable = if price > 0 { PARTS_MAX / price } else { i128::MAX };
-                // The smaller one of the two has 64 bits.
-                market.room.push(i128::from(free.min(*asked)).min(payable) as i64);
-                market.per_unit.push(price);
-            }
+            market.add(problem, costs, slot.free_at(problem.width(), at), step..step + 1);
         }
         market
+    }
+
+    /// The market of all hosts that may be there at some start, as if all of each was free and cost what it costs when it is cheapest.
+    pub fn at_best(problem: &Problem<'_>, costs: &Costs) -> Market {
+        let mut market = Market::empty(problem);
+        let width = problem.width();
+        for host in (0..problem.hosts.len()).filter(|host| problem.latest(*host) > i64::MIN) {
+            market.add(problem, costs, &problem.capacity[host * width..][..width], costs.steps(host));
+        }
+        market
+    }
+
+    /// The totals, without any host.
+    pub fn empty(problem: &Problem<'_>) -> Market {
+        let binding: Vec<usize> = (0..problem.width()).filter(|column| problem.is_binding[*column]).collect();
+        let pick = problem.pick.cast_signed() as i64;
+        let asked = binding.iter().map(|column| problem.needed[*column] - pick * problem.minimum[*column]).collect();
+        Market { pick: problem.pick, binding, asked, room: Vec::new(), per_unit: Vec::new(), fixed: Vec::new() }
+    }
+
+    /// Adds a host that has this free, at its least costs in any of these steps.
+    fn add(&mut self, problem: &Problem<'_>, costs: &Costs, free: &[i64], steps: Range<usize>) {
+        self.fixed.push(steps.clone().map(|step| minima(costs, step)).min().unwrap_or(0));
+        for (column, asked) in self.binding.iter().zip(&self.asked) {
+            let price = steps.clone().map(|step| price(costs, step, *column)).min().unwrap_or(0);
+            self.room.push(room(free[*column] - problem.minimum[*column], *asked, price));
+            self.per_unit.push(price);
+        }
+    }
+
+    /// What a host that has this free costs in a step, in parts, less what it gives beyond the minima at these prices of the totals.
+    pub fn worth(&self, problem: &Problem<'_>, costs: &Costs, (free, step): (&[i64], usize), prices: &[i128]) -> i128 {
+        let gain = |((column, asked), paid): ((&usize, &i64), &i128)| {
+            let price = price(costs, step, *column);
+            let beyond = free[*column] - problem.minimum[*column];
+            if price < *paid { (price - paid) * i128::from(room(beyond, *asked, price)) } else { 0 }
+        };
+        minima(costs, step) + self.binding.iter().zip(&self.asked).zip(prices).map(gain).sum::<i128>()
+    }
+
+    /// Whether sets are small enough for their shares to be settled to the rounding.
+    pub fn is_settled(&self) -> bool {
+        self.pick <= SEATS_MAX
     }
 
     /// How many hosts there are.
@@ -122,6 +152,23 @@ impl Market {
         let bound = if sharing.is_exact { sharing.best } else { least };
         Some(Shares { cost: clamp(sharing.best), bound: clamp(bound), beyond: sharing.best_beyond })
     }
+}
+
+/// What a seat with the minima costs in a step. Where a seat costs no more than that, it is rounded up by itself.
+fn minima(costs: &Costs, step: usize) -> i128 {
+    if costs.has_shares() { costs.fixed(step) } else { i128::from(costs.of_minima(step)) * PARTS }
+}
+
+/// What one more base unit of a column costs in a step.
+fn price(costs: &Costs, step: usize, column: usize) -> i128 {
+    costs.per_unit(step).and_then(|prices| prices.get(column)).copied().unwrap_or(0)
+}
+
+/// How much a host with so much beyond the minimum gives at most, at this price.
+fn room(beyond: i64, asked: i64, price: i128) -> i64 {
+    let payable = if price > 0 { PARTS_MAX / price } else { i128::MAX };
+    // The smaller one of the two has 64 bits.
+    i128::from(beyond.min(asked)).min(payable) as i64
 }
 
 /// Thousandths, rounded up.

@@ -10,6 +10,7 @@ pub mod availability;
 mod best_offer;
 mod bounds;
 mod check;
+mod cost_guard;
 mod costs;
 mod efficiency;
 mod exact;

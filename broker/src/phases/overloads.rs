@@ -7,7 +7,7 @@
 
 use super::{
     exact::Settled,
-    links::{Links, Overload, Spread},
+    links::{Caps, Links, Overload, Spread},
     problem::{Problem, Slot},
     spend::Outcome,
 };
@@ -67,45 +67,41 @@ pub(crate) fn decide<'a>(
     (if is_proven { Settled::Impossible } else { Settled::Unknown }, tree.overload)
 }
 
-/// The cheapest N hosts of the slot that reach every total without overloading a link and cost at most `most`; `cheapest` finds them for
-/// a problem, a slot and a limit of costs, whatever the links, as long as there is work left, and is told whether it is the problem given. Also the first overload that was met.
-pub(crate) fn cheapest<'a>(
-    problem: &Problem<'a>,
+/// The cheapest N hosts of the slot that reach every total without overloading a link and cost at most `most`; `cheapest` finds them within
+/// limits of sites and costs. An error where the numbers of hosts alone exclude every set, with the link that does.
+pub(crate) fn cheapest(
+    problem: &Problem<'_>,
     links: &Links<'_>,
     slot: &Slot,
     mut most: i64,
-    mut cheapest: impl FnMut(&Problem<'a>, &Slot, (i64, bool)) -> Option<Outcome>,
-) -> (Outcome, Option<Overload>) {
-    let mut best = Outcome { found: None, bound: i64::MAX, nodes: 0 };
-    let mut tree = match Tree::new(problem, links, slot) {
-        Ok(tree) => tree,
-        Err(overload) => return (best, overload),
-    };
-    let (mut open, mut root) = (i64::MAX, None);
-    while let Some(node) = tree.next() {
-        let outcome = match node.limited(problem, links, slot, &tree.most) {
-            None => cheapest(problem, slot, (most, true)),
-            Some((problem, slot)) => cheapest(&problem, &slot, (most, false)),
-        };
-        let Some(outcome) = outcome else {
-            // What is known of all nodes holds for the rest.
-            open = open.min(root.unwrap_or(0));
-            break;
-        };
-        root.get_or_insert(outcome.bound);
-        let Some((chosen, shares)) = outcome.found else {
-            open = if outcome.bound <= most { open.min(outcome.bound) } else { open };
-            continue;
-        };
-        if !tree.branch(node, &chosen) {
-            open = if outcome.bound < shares.cost { open.min(outcome.bound) } else { open };
+    mut cheapest: impl FnMut(Option<&Caps>, i64) -> Outcome,
+) -> Result<Outcome, Option<Overload>> {
+    let mut best = Outcome { found: None, bound: i64::MAX, nodes: 0, duals: None };
+    let tree = Tree::new(problem, links, slot)?;
+    let of: Vec<u32> = slot.hosts.iter().map(|host| links.of[*host as usize]).collect();
+    let Some(ways) = links.ways(&of, &tree.available, &tree.most, tree.pick) else { return Ok(cheapest(None, most)) };
+    for caps in &ways {
+        let outcome = cheapest(Some(caps), most);
+        best.bound = best.bound.min(outcome.bound);
+        best.duals = best.duals.or(outcome.duals.filter(|_| caps.least.is_none()));
+        if let Some((chosen, shares)) = outcome.found {
             most = shares.cost - 1;
             best.found = Some((chosen, shares));
         }
     }
-    open = if tree.nodes.is_empty() { open } else { open.min(root.unwrap_or(0)) };
-    best.bound = open.min(most.saturating_add(1));
-    (best, tree.overload)
+    Ok(best)
+}
+
+/// The link that the chosen positions overload most, if any.
+pub(crate) fn overload(problem: &Problem<'_>, links: &Links<'_>, slot: &Slot, chosen: &[u32]) -> Option<Overload> {
+    let mut tree = match Tree::new(problem, links, slot) {
+        Ok(tree) => tree,
+        Err(overload) => return overload,
+    };
+    if let Some(node) = tree.next() {
+        tree.branch(node, chosen);
+    }
+    tree.overload
 }
 
 impl<'t, 'a> Tree<'t, 'a> {

@@ -412,6 +412,11 @@ impl Slot {
         self.hosts.len()
     }
 
+    /// What the host at a position has free, by column; there may be no column.
+    pub fn free_at(&self, width: usize, at: usize) -> &[i64] {
+        &self.free[at * width..][..width]
+    }
+
     /// Whether the `chosen` positions reach every total.
     pub fn is_feasible(&self, problem: &Problem<'_>, chosen: &[u32]) -> bool {
         let width = problem.width();
@@ -449,7 +454,7 @@ impl Slot {
         let mut slot = Slot { start: self.start, hosts: Vec::with_capacity(self.len()), free: Vec::new() };
         for (at, host) in self.hosts.iter().enumerate().filter(|(_, host)| keep(**host)) {
             slot.hosts.push(*host);
-            slot.free.extend_from_slice(&self.free[at * width..][..width]);
+            slot.free.extend_from_slice(self.free_at(width, at));
         }
         slot
     }

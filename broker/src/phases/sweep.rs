@@ -16,10 +16,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{
     Phase, PhaseObserver,
     bounds::{Guard, Judge, Open, Verdict},
+    cost_guard::CostGuards,
     exact::{self, Settled},
     front::Improvement,
     limits::Limits,
-    links::Overload,
+    links::{Caps, Overload},
     market::Market,
     miss::Miss,
     overloads,
@@ -43,6 +44,8 @@ const ESCALATED_STEPS: u32 = 400;
 /// What a node of the search for the cheapest hosts counts, for each so many hosts.
 const SPEND_WORK: u64 = 100;
 const SPEND_HOSTS: u64 = 64;
+/// Nodes of such a search at one start, where sets are too large for their shares to be settled: more find little, and prove nothing.
+const UNSETTLED_NODES: u64 = 32;
 
 /// A start and N positions of its slot that reach every total.
 pub(crate) struct Solution {
@@ -103,12 +106,15 @@ pub(crate) struct Sweep<'s, 'a, O> {
     pub overload: Option<Overload>,
     /// What seats may cost together at present.
     cost_most: i64,
+    /// By how much the best set was rounded up, where it is too large for that to be settled.
+    rounded: i64,
     /// Prices of the totals that the search for the cheapest hosts begins with.
     prices: spend::Prices,
     /// Nodes that exact searches may still take.
     pub nodes_left: u64,
     guards: Vec<Guard>,
     next_guard: usize,
+    cost_guards: CostGuards,
     goal: Goal<'s>,
     timeline: Timeline<'s, 'a>,
     observer: &'s mut O,
@@ -136,10 +142,12 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             too_dear: None,
             overload: None,
             cost_most: problem.budget,
+            rounded: 0,
             prices: spend::Prices::default(),
             nodes_left: limits.feasibility_nodes_in_all,
             guards: Vec::new(),
             next_guard: 0,
+            cost_guards: CostGuards::default(),
             goal: Goal::First,
             timeline: Timeline::new(problem),
             observer,
@@ -265,7 +273,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             }
             (verdict, Some(costs)) if self.cost_most < i64::MAX => {
                 let most = self.cost_most;
-                let outcome = self.spend(&Market::new(problem, costs, slot), (most, most));
+                let outcome = self.spend((&Market::new(problem, costs, slot), None), (most, most));
                 match outcome.found {
                     Some((chosen, _)) => Settled::Found(chosen),
                     None if outcome.bound < most.saturating_add(1) => Settled::Unknown,
@@ -282,12 +290,13 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         }
     }
 
-    /// The cheapest N hosts of a market.
-    fn spend(&mut self, market: &Market, limits: (i64, i64)) -> spend::Outcome {
+    /// The cheapest N hosts of a market, within limits of sites.
+    fn spend(&mut self, (market, caps): (&Market, Option<&Caps>), limits: (i64, i64)) -> spend::Outcome {
         // A node there is as much work as this many of an exact search.
         let work = SPEND_WORK * (market.len() as u64 / SPEND_HOSTS).max(1);
-        let nodes_max = u64::from(self.limits.feasibility_nodes_max).min(self.nodes_left) / work;
-        let outcome = spend::cheapest(market, limits, &mut self.prices, nodes_max);
+        let most = if market.is_settled() { u64::MAX } else { UNSETTLED_NODES };
+        let nodes_max = (u64::from(self.limits.feasibility_nodes_max).min(self.nodes_left) / work).min(most);
+        let outcome = spend::cheapest((market, caps), limits, &mut self.prices, nodes_max);
         self.nodes_left = self.nodes_left.saturating_sub(outcome.nodes * work);
         outcome
     }
@@ -350,13 +359,11 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
     pub fn range(&mut self, range: &OpenRange) -> Option<Solution> {
         let mut first = range.first;
         while first <= range.last {
-            // Every start at which a cost changes, or a link has more room, is looked at, as the first of a part.
+            // Every start at which a cost changes is looked at, as the first of a part.
             let change = self.problem.costs.as_ref().and_then(|costs| costs.change_after(first.0));
-            let fall = self.problem.links.as_ref().and_then(|links| links.fall_after(first.0));
-            let change = change.into_iter().chain(fall).min();
             let last = change.map_or(range.last, |change| range.last.min(Time(change - 1)));
             let last = self.timeline.begin(&range.hosts, first, last);
-            if let ControlFlow::Break(found) = self.part(first) {
+            if let ControlFlow::Break(found) = self.part((first, last)) {
                 return found;
             }
             first = Time(last.0 + 1);
@@ -364,31 +371,48 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         None
     }
 
-    fn part(&mut self, first: Time) -> ControlFlow<Option<Solution>> {
-        for host in 0..self.problem.hosts.len() {
+    /// Looks at the starts of a part at which a host has more free, or a link more room.
+    fn part(&mut self, (first, last): (Time, Time)) -> ControlFlow<Option<Solution>> {
+        let problem = self.problem;
+        self.cost_guards.begin(problem, first);
+        for host in 0..problem.hosts.len() {
             let free = self.timeline.free(host);
-            self.guards.iter_mut().for_each(|guard| guard.update(self.problem, host, free));
+            self.guards.iter_mut().for_each(|guard| guard.update(problem, host, free));
+            self.cost_guards.update(problem, host, free);
             if let Goal::Best(best) = &mut self.goal {
                 best.ranks.set(host, free.is_some());
             }
         }
         self.look(first)?;
         let changes = self.timeline.take_changes();
-        let mut flow = ControlFlow::Continue(());
-        for same_time in changes.chunk_by(|a, b| a.time == b.time) {
-            let mut rose = false;
-            for (host, same_host) in self.timeline.by_host(same_time) {
-                rose |= self.apply(host, same_host);
-            }
-            if rose {
-                flow = self.look(Time(same_time[0].time));
-                if flow.is_break() {
-                    break;
-                }
-            }
-        }
+        let flow = self.pass(&changes, first, last);
         self.timeline.keep(changes);
         flow
+    }
+
+    /// Applies the changes up to the last start of a part.
+    fn pass(&mut self, changes: &[Change], first: Time, last: Time) -> ControlFlow<Option<Solution>> {
+        let problem = self.problem;
+        let falls = problem.links.as_ref().map_or(&[][..], |links| links.falls());
+        let mut falls = falls[falls.partition_point(|fall| *fall <= first.0)..].iter().copied().peekable();
+        let mut groups = changes.chunk_by(|a, b| a.time == b.time).peekable();
+        loop {
+            let next = groups.peek().map(|same_time| same_time[0].time).into_iter().chain(falls.peek().copied()).min();
+            let Some(start) = next.filter(|start| *start <= last.0) else { return ControlFlow::Continue(()) };
+            let mut is_more = false;
+            if let Some(same_time) = groups.next_if(|same_time| same_time[0].time == start) {
+                for (host, same_host) in self.timeline.by_host(same_time) {
+                    is_more |= self.apply(host, same_host);
+                }
+            }
+            if falls.next_if_eq(&start).is_some() {
+                self.cost_guards.charge(problem, Time(start));
+                is_more = true;
+            }
+            if is_more {
+                self.look(Time(start))?;
+            }
+        }
     }
 
     /// Applies all changes of one host at one time; true when it is available now and something free rose.
@@ -398,6 +422,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         let free = self.timeline.free(host);
         if free.is_some() || was_available {
             self.guards.iter_mut().for_each(|guard| guard.update(self.problem, host, free));
+            self.cost_guards.update(self.problem, host, free);
             if let Goal::Best(best) = &mut self.goal {
                 best.ranks.set(host, free.is_some());
             }
@@ -421,7 +446,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         let is_worth_it = match &self.goal {
             Goal::First => true,
             Goal::Most { most, .. } => most.is_none_or(|(_, hosts)| available > hosts),
-            Goal::Best(best) => best.may_improve(problem, start),
+            Goal::Best(best) => best.may_improve(problem, start, self.rounded, &self.cost_guards),
         };
         if !is_worth_it {
             return ControlFlow::Continue(());
@@ -458,8 +483,9 @@ impl Best<'_> {
     }
 
     /// Whether a plan that begins at `start` may be better than the best so far; N hosts are available.
-    fn may_improve(&self, problem: &Problem<'_>, start: Time) -> bool {
+    fn may_improve(&self, problem: &Problem<'_>, start: Time, rounded: i64, guards: &CostGuards) -> bool {
         let Some(solution) = &self.solution else { return true };
-        self.objective.value(start.0, measures(self.ranks.least(problem.pick))) < solution.value
+        let least = Measures { cost: guards.least(problem), ..measures(self.ranks.least(problem.pick)) };
+        self.objective.value(start.0, least) < solution.value - rounded
     }
 }

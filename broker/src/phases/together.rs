@@ -1,6 +1,6 @@
 //! Requests whose seats talk to each other: all last as long as the slowest of their hosts makes them.
 //!
-//! For each length that some host gives by itself, the shortest first, the hosts that are fast enough are planned as if every seat lasted
+//! For each length that some host gives by itself, the shortest first (by cost, the one that may cost least), the hosts that are fast enough are planned as if every seat lasted
 //! that long; a set without the slowest of them is found again, no worse, at its own length. So the best of all lengths is the best.
 //! Source: `formats.md`, version 2 (`traffic`). Invariant: the seats of a plan end together, and the links bear them until then.
 
@@ -13,10 +13,11 @@ use super::{
     limits::Limits,
     linked,
     links::Overload,
+    market::Market,
     miss::{self, Miss},
     optimize,
     problem::{Problem, Slot},
-    rejected, reserve,
+    rejected, reserve, spend,
     sweep::Sweep,
 };
 use crate::{
@@ -78,8 +79,13 @@ pub(crate) fn plan<O: PhaseObserver>(
     };
     // What begins first of all shortens the search for whatever should begin or end early.
     let is_early = matches!(job.objective, ObjectiveKind::Start | ObjectiveKind::Finish) && job.earliest < job.latest;
-    let firsts = lengths.iter().filter(|_| is_early).map(|length| (*length, job.earliest));
-    for (length, latest) in firsts.chain(lengths.iter().map(|length| (*length, job.latest))) {
+    let firsts = lengths.iter().filter(|_| is_early).map(|length| (*length, job.earliest, 0));
+    for (length, latest, least) in firsts.chain(by_least(problem, job, &own, &lengths)) {
+        // The same cost is better at an earlier start.
+        let is_no_better = |best: &Found| (best.value, best.start) <= (least, job.earliest);
+        if job.objective == ObjectiveKind::Cost && run.best.as_ref().is_some_and(is_no_better) {
+            continue;
+        }
         let Some(last) = last_start(job, run.best.as_ref(), length) else { continue };
         let latest = latest.min(last);
         problem.set_length(job, &own, length);
@@ -100,6 +106,21 @@ pub(crate) fn plan<O: PhaseObserver>(
             rejected(reason, run.unproven.is_none())
         }
     }
+}
+
+/// The lengths with the latest start and what N seats cost at least; by cost the one where that is least first, which soon excludes others.
+fn by_least(problem: &mut Problem<'_>, job: &Job<'_>, own: &[i64], lengths: &[i64]) -> Vec<(i64, Time, i64)> {
+    let mut least = |length: &i64| {
+        if job.objective != ObjectiveKind::Cost {
+            return (*length, job.latest, 0);
+        }
+        problem.set_length(job, own, *length);
+        let least = problem.costs.as_ref().map_or(0, |costs| spend::least(&Market::at_best(problem, costs)));
+        (*length, job.latest, least)
+    };
+    let mut lengths: Vec<_> = lengths.iter().map(&mut least).collect();
+    lengths.sort_by_key(|(.., least)| *least);
+    lengths
 }
 
 impl Run<'_> {

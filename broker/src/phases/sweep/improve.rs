@@ -4,14 +4,18 @@
 
 use super::{
     super::{
-        Phase, PhaseObserver, exact::Settled, front::Improvement, market::Market, overloads, problem::Slot, spend,
+        Phase, PhaseObserver,
+        exact::Settled,
+        front::Improvement,
+        links::{Caps, Overload},
+        market::Market,
+        overloads,
+        problem::Slot,
+        spend,
     },
     Goal, Solution, Sweep, measures,
 };
 use crate::objective::Within;
-
-/// What a search for the cheapest hosts under limits of links counts at least, for each host; the limits make it slow to begin.
-const LINKED_WORK: u64 = 600;
 
 impl<O: PhaseObserver> Sweep<'_, '_, O> {
     /// Looks for the plan with the least value at one start, and keeps it when it is better than the best so far.
@@ -73,7 +77,8 @@ impl<O: PhaseObserver> Sweep<'_, '_, O> {
         let problem = self.problem;
         let (Goal::Best(best), Some(costs)) = (&self.goal, &problem.costs) else { return };
         let below = best.solution.as_ref().map_or(i64::MAX, |solution| solution.value);
-        let mut most = problem.budget.min(below - 1);
+        // What large sets were rounded up by is noted as open where they were found, and not looked for elsewhere.
+        let mut most = problem.budget.min(below - 1 - self.rounded);
         self.observer.enter(Phase::SelectAndSwap);
         // Without any limit, hosts that reach the totals give one.
         let any = if most == i64::MAX - 1 { self.decide_at(problem, &slot, true) } else { Settled::Unknown };
@@ -83,31 +88,47 @@ impl<O: PhaseObserver> Sweep<'_, '_, O> {
         if any == Settled::Impossible {
             return self.observer.enter(Phase::StartTimes);
         }
-        let (outcome, overload) = match &problem.links {
-            None => (self.spend(&Market::new(problem, costs, &slot), (most, i64::MIN)), None),
-            Some(links) => overloads::cheapest(problem, links, &slot, most, |limited, slot, (most, is_same)| {
-                let market = Market::new(limited, costs, slot);
-                if !is_same {
-                    self.nodes_left = self.nodes_left.checked_sub(LINKED_WORK * market.len() as u64)?;
+        let market = Market::new(problem, costs, &slot);
+        let outcome = match &problem.links {
+            None => self.spend((&market, None), (most, i64::MIN)),
+            Some(links) => {
+                let cheapest = |caps: Option<&Caps>, most| self.spend((&market, caps), (most, i64::MIN));
+                match overloads::cheapest(problem, links, &slot, most, cheapest) {
+                    Ok(outcome) => outcome,
+                    Err(overload) => {
+                        self.overload = self.overload.or(overload);
+                        return self.observer.enter(Phase::StartTimes);
+                    }
                 }
-                Some(self.spend(&market, (most, i64::MIN)))
-            }),
+            }
         };
         self.observer.enter(Phase::StartTimes);
+        if let Some(duals) = outcome.duals {
+            self.cost_guards.keep(problem, &slot, duals);
+        }
+        if let Some((_, shares)) = outcome.found.as_ref().filter(|_| !market.is_settled()) {
+            self.rounded = shares.cost - shares.bound;
+        }
         let known = if let Settled::Found(chosen) = any { Some((chosen, most)) } else { None };
         let found = outcome.found.map(|(chosen, shares)| (chosen, shares.cost)).or(known);
         let value = found.as_ref().map(|(_, cost)| *cost);
         if outcome.bound < value.unwrap_or(most.saturating_add(1)) {
             self.leave_open((outcome.bound, slot.start));
-        } else if value.is_none() && below == i64::MAX && outcome.bound < i64::MAX {
-            self.too_dear = self.too_dear.or(Some(None).filter(|_| overload.is_none()));
-        }
-        if value.is_none() {
-            self.overload = self.overload.or(overload);
+        } else if value.is_none() && below == i64::MAX && self.overload.is_none() {
+            self.overload = self.overload_of(&market, &slot, most);
+            self.too_dear =
+                self.too_dear.or(Some(None).filter(|_| self.overload.is_none() && outcome.bound < i64::MAX));
         }
         if let Some((chosen, value)) = found {
             self.keep_better(Solution { slot, chosen, value });
         }
+    }
+
+    /// The link that hosts which cost no more than this overload, when there are such hosts.
+    fn overload_of(&mut self, market: &Market, slot: &Slot, most: i64) -> Option<Overload> {
+        let links = self.problem.links.as_ref()?;
+        let (chosen, _) = self.spend((market, None), (most, most)).found?;
+        overloads::overload(self.problem, links, slot, &chosen)
     }
 
     fn keep_better(&mut self, solution: Solution) {
@@ -124,7 +145,7 @@ impl<O: PhaseObserver> Sweep<'_, '_, O> {
         if most == i64::MAX {
             return None;
         }
-        let outcome = self.spend(&Market::new(problem, costs, slot), (most, i64::MIN));
+        let outcome = self.spend((&Market::new(problem, costs, slot), None), (most, i64::MIN));
         let found = outcome.found.filter(|(chosen, _)| problem.accepts(slot, chosen));
         Some(spend::Outcome { found, ..outcome })
     }
