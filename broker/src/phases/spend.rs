@@ -16,8 +16,9 @@ use super::{
 };
 use crate::cost::PARTS;
 
-/// Steps of the search for prices at the first node, and at each other one.
+/// Steps of the search for prices at the first node, where shares are settled and where they are not, and at each other one.
 const STEPS_FIRST: u32 = 60;
+const STEPS_UNSETTLED: u32 = 20;
 const STEPS: u32 = 6;
 /// After so many steps without a better bound they become shorter.
 const PATIENCE: u32 = 3;
@@ -190,10 +191,11 @@ impl<'m> Tree<'m> {
     /// Searches; the bound of all sets, and the nodes it took. `first` keeps the prices of the first node.
     fn search(&mut self, nodes_max: u64, first: &mut Prices) -> (i64, u64) {
         let mut branches: Vec<Branch> = Vec::new();
+        let steps_first = if self.market.is_settled() { STEPS_FIRST } else { STEPS_UNSETTLED };
         let mut nodes = 0;
         loop {
             nodes += 1;
-            let bound = self.node(if nodes == 1 { STEPS_FIRST } else { STEPS });
+            let bound = self.node(if nodes == 1 { steps_first } else { STEPS });
             if nodes == 1 {
                 first.0.clone_from(&self.prices);
                 self.duals = self.duals();

@@ -46,6 +46,8 @@ const SPEND_WORK: u64 = 100;
 const SPEND_HOSTS: u64 = 64;
 /// Nodes of such a search at one start, where sets are too large for their shares to be settled: more find little, and prove nothing.
 const UNSETTLED_NODES: u64 = 32;
+/// The same where a plan is known, and a cheaper one is sought.
+const UNSETTLED_NODES_AGAIN: u64 = 1;
 
 /// A start and N positions of its slot that reach every total.
 pub(crate) struct Solution {
@@ -273,7 +275,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             }
             (verdict, Some(costs)) if self.cost_most < i64::MAX => {
                 let most = self.cost_most;
-                let outcome = self.spend((&Market::new(problem, costs, slot), None), (most, most));
+                let outcome = self.spend((&Market::new(problem, costs, slot), None), (most, most), UNSETTLED_NODES);
                 match outcome.found {
                     Some((chosen, _)) => Settled::Found(chosen),
                     None if outcome.bound < most.saturating_add(1) => Settled::Unknown,
@@ -290,11 +292,16 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         }
     }
 
-    /// The cheapest N hosts of a market, within limits of sites.
-    fn spend(&mut self, (market, caps): (&Market, Option<&Caps>), limits: (i64, i64)) -> spend::Outcome {
+    /// The cheapest N hosts of a market, within limits of sites and costs. `unsettled`: nodes where shares are not settled.
+    fn spend(
+        &mut self,
+        (market, caps): (&Market, Option<&Caps>),
+        limits: (i64, i64),
+        unsettled: u64,
+    ) -> spend::Outcome {
         // A node there is as much work as this many of an exact search.
         let work = SPEND_WORK * (market.len() as u64 / SPEND_HOSTS).max(1);
-        let most = if market.is_settled() { u64::MAX } else { UNSETTLED_NODES };
+        let most = if market.is_settled() { u64::MAX } else { unsettled };
         let nodes_max = (u64::from(self.limits.feasibility_nodes_max).min(self.nodes_left) / work).min(most);
         let outcome = spend::cheapest((market, caps), limits, &mut self.prices, nodes_max);
         self.nodes_left = self.nodes_left.saturating_sub(outcome.nodes * work);

@@ -13,7 +13,7 @@ use super::{
         problem::Slot,
         spend,
     },
-    Goal, Solution, Sweep, measures,
+    Goal, Solution, Sweep, UNSETTLED_NODES, UNSETTLED_NODES_AGAIN, measures,
 };
 use crate::objective::Within;
 
@@ -89,10 +89,12 @@ impl<O: PhaseObserver> Sweep<'_, '_, O> {
             return self.observer.enter(Phase::StartTimes);
         }
         let market = Market::new(problem, costs, &slot);
+        let is_known = below < i64::MAX || matches!(any, Settled::Found(_));
+        let nodes = if is_known { UNSETTLED_NODES_AGAIN } else { UNSETTLED_NODES };
         let outcome = match &problem.links {
-            None => self.spend((&market, None), (most, i64::MIN)),
+            None => self.spend((&market, None), (most, i64::MIN), nodes),
             Some(links) => {
-                let cheapest = |caps: Option<&Caps>, most| self.spend((&market, caps), (most, i64::MIN));
+                let cheapest = |caps: Option<&Caps>, most| self.spend((&market, caps), (most, i64::MIN), nodes);
                 match overloads::cheapest(problem, links, &slot, most, cheapest) {
                     Ok(outcome) => outcome,
                     Err(overload) => {
@@ -127,7 +129,7 @@ impl<O: PhaseObserver> Sweep<'_, '_, O> {
     /// The link that hosts which cost no more than this overload, when there are such hosts.
     fn overload_of(&mut self, market: &Market, slot: &Slot, most: i64) -> Option<Overload> {
         let links = self.problem.links.as_ref()?;
-        let (chosen, _) = self.spend((market, None), (most, most)).found?;
+        let (chosen, _) = self.spend((market, None), (most, most), UNSETTLED_NODES).found?;
         overloads::overload(self.problem, links, slot, &chosen)
     }
 
@@ -145,7 +147,7 @@ impl<O: PhaseObserver> Sweep<'_, '_, O> {
         if most == i64::MAX {
             return None;
         }
-        let outcome = self.spend((&Market::new(problem, costs, slot), None), (most, i64::MIN));
+        let outcome = self.spend((&Market::new(problem, costs, slot), None), (most, i64::MIN), UNSETTLED_NODES);
         let found = outcome.found.filter(|(chosen, _)| problem.accepts(slot, chosen));
         Some(spend::Outcome { found, ..outcome })
     }
