@@ -38,6 +38,8 @@ mod membership;
 mod molded;
 #[path = "grid/money.rs"]
 mod money;
+#[path = "grid/notices.rs"]
+mod notices;
 #[path = "grid/page.rs"]
 mod page;
 #[path = "grid/peers.rs"]

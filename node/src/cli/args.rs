@@ -113,6 +113,8 @@ pub enum Command {
     Receipt(ReceiptArgs),
     /// Wait until a request is settled, has begun or has ended
     Wait(WaitArgs),
+    /// Say what becomes of a request until it is over, and run a command each time
+    Watch(WatchArgs),
     /// Make a reservation longer: the same hosts for the time right behind it
     Extend(ExtendArgs),
     /// Cancel a request and free its hosts
@@ -263,6 +265,17 @@ pub struct WaitArgs {
     /// Wait no longer than this
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
+}
+
+/// `kolo watch`
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// The request.
+    #[command(flatten)]
+    pub request: SelectorArgs,
+    /// A command to run at each event, and its arguments, behind --: it gets KOLO_* variables, and the notice on its standard input
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// Reads how much time a picture shows.

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     config::{API_ADDRESS_FILE, API_TOKEN_FILE, DEFAULT_API, Surroundings},
+    runtime::https,
     text::document,
 };
 
@@ -84,13 +85,8 @@ fn trusting(client: Client, global: &GlobalArgs) -> Result<Client, CliError> {
 /// The certificates that sign those of trusted nodes: the ones in `file`, else the system's.
 fn trusted(file: Option<&Path>) -> Result<Vec<Certificate<'static>>, CliError> {
     let Some(file) = file else {
-        let found = rustls_native_certs::load_native_certs();
-        if found.certs.is_empty() {
-            let why = found.errors.first().map_or_else(|| "it has none".to_owned(), ToString::to_string);
-            let told = format!("the system's certificates cannot be read: {why}; name a file with --ca-file");
-            return Err(CliError::Usage(told));
-        }
-        return Ok(found.certs.iter().map(|one| Certificate::from_der(one).to_owned()).collect());
+        let named = |why| CliError::Usage(format!("{why}; name a file with --ca-file"));
+        return https::system_authorities().map_err(named);
     };
     let bad = |why: &str| CliError::Usage(format!("--ca-file {}: {why}", file.display()));
     let text = fs::read(file).map_err(|error| bad(&error.to_string()))?;

@@ -89,6 +89,7 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::Cp(args) => commands::cp::run(&mut context, &args),
         Command::Logs(args) => commands::attach::logs(&mut context, &args),
         Command::Wait(args) => commands::wait::run(&mut context, &args),
+        Command::Watch(args) => commands::watch::run(&mut context, &args),
         Command::Extend(args) => commands::extend::run(&mut context, &args),
         Command::Gantt(args) => commands::gantt::run(&mut context, &args),
         Command::Top(args) => commands::top::run(&mut context, &args),

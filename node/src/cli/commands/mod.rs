@@ -46,6 +46,7 @@ pub mod upkeep;
 pub mod usage;
 pub mod wait;
 mod waiting;
+pub mod watch;
 pub mod whoami;
 
 use std::path::{self, PathBuf};

@@ -11,7 +11,7 @@ mod log;
 mod message;
 mod next;
 mod parts;
-mod process;
+pub mod process;
 
 use std::{
     collections::{BTreeMap, VecDeque},
