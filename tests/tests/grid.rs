@@ -60,6 +60,8 @@ mod terminal;
 mod tls;
 #[path = "grid/upkeep.rs"]
 mod upkeep;
+#[path = "grid/used.rs"]
+mod used;
 
 use std::{
     path::{Path, PathBuf},
