@@ -130,7 +130,7 @@ pub enum Command {
     /// Show sites, requests and reservations, and keep the picture up to date
     Top(TopArgs),
     /// Print a link that opens the node's page in a browser, once
-    Open,
+    Open(OpenArgs),
     /// Enter, list and remove the owner's own work on this site's hosts
     Local(LocalArgs),
     /// Make, list and revoke tokens that may do only a part of what the operator may
@@ -141,7 +141,7 @@ pub enum Command {
     Reload,
     /// Make a grid, invite to it, revoke, show it
     Grid(GridArgs),
-    /// Make your key, or take a key of SSH as yours
+    /// Make your key, or take a key of SSH or of the SSH agent as yours
     Login(LoginArgs),
     /// Show your key, and who you are in which grid and to the node that answers
     Whoami(WhoamiArgs),
@@ -350,12 +350,26 @@ pub struct KeeperArgs {
     pub directory: PathBuf,
 }
 
+/// `kolo open`
+#[derive(Debug, Clone, Args)]
+pub struct OpenArgs {
+    /// Sign in by your key, to see and cancel your own requests, also where there is a token
+    #[arg(long)]
+    pub as_user: bool,
+    /// The key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
 /// `kolo login`
 #[derive(Debug, Clone, Args)]
 pub struct LoginArgs {
     /// Take this private key of SSH, of kind Ed25519 and without a passphrase, instead of making one
     #[arg(long, value_name = "FILE")]
     pub ssh_key: Option<PathBuf>,
+    /// Sign by a key of kind Ed25519 that the SSH agent holds (SSH_AUTH_SOCK), by its comment, fingerprint or public line where there are several
+    #[arg(long, value_name = "WHICH", conflicts_with = "ssh_key")]
+    pub agent: Option<Option<String>>,
 }
 
 /// `kolo whoami`

@@ -6,7 +6,6 @@
 use std::{fmt::Display, io, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use broker::ids::SiteId;
-use ed25519_dalek::SigningKey;
 use serde::{Serialize, de::DeserializeOwned};
 use ureq::{
     Agent, Body, Timeout,
@@ -23,6 +22,7 @@ use crate::{
         session::Challenge,
     },
     runtime::https,
+    trust::UserKey,
 };
 
 /// How long a connection may take: the node is on the same machine.
@@ -85,7 +85,7 @@ pub enum Shown {
     /// By a token and the file that it is from.
     Token { token: String, file: PathBuf },
     /// By signing each call for this node. What is submitted is signed by itself.
-    Key { key: Box<SigningKey>, site: SiteId },
+    Key { key: UserKey, site: SiteId },
 }
 
 /// A client of one node.
@@ -151,8 +151,7 @@ impl Client {
             Shown::Key { .. } if *method == Method::POST && path == SUBMIT => Ok(None),
             Shown::Key { key, site } => {
                 let nonce = self.challenge(method.as_str(), path)?.nonce;
-                let signed = challenge::sign(key, method.as_str(), path, &nonce, site);
-                signed.map(Some).ok_or_else(|| CliError::failed("the call is too long to be signed"))
+                Ok(challenge::sign(key, method.as_str(), path, &nonce, site).map(Some)?)
             }
         }
     }

@@ -96,7 +96,7 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::Drain(args) => commands::upkeep::drain(&mut context, &args),
         Command::Reload => commands::upkeep::reload(&mut context),
         Command::Local(args) => commands::local::run(&mut context, &args),
-        Command::Open => commands::open::run(&mut context),
+        Command::Open(args) => commands::open::run(&mut context, &args),
         Command::Completions(args) => commands::completions::run(&mut context, &args),
         Command::Man(args) => commands::man::run(&args),
         Command::Keeper(args) => commands::keeper::run(&args),

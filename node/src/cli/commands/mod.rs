@@ -100,6 +100,11 @@ impl Context {
         connection::connect(&self.global, &self.surroundings, &self.keys(key)?)
     }
 
+    /// A connection in which the user's key signs all calls, whether or not there is a token.
+    fn connect_by_key(&self, key: &KeyArgs) -> Result<Client, CliError> {
+        connection::connect_by_key(&self.global, &self.surroundings, &self.keys(key)?)
+    }
+
     /// What a request without a budget may cost, if the user has said so.
     fn usual_budget(&self) -> Result<Option<Cost>, CliError> {
         price::usual_budget(self.surroundings.user_dir())
