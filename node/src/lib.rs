@@ -11,6 +11,7 @@ mod contact;
 mod daemon;
 mod entry;
 mod net;
+mod notices;
 mod run;
 mod runtime;
 mod site;

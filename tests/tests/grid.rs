@@ -38,6 +38,10 @@ mod membership;
 mod molded;
 #[path = "grid/money.rs"]
 mod money;
+#[path = "grid/notices.rs"]
+mod notices;
+#[path = "grid/own_key.rs"]
+mod own_key;
 #[path = "grid/page.rs"]
 mod page;
 #[path = "grid/peers.rs"]
@@ -58,6 +62,8 @@ mod terminal;
 mod tls;
 #[path = "grid/upkeep.rs"]
 mod upkeep;
+#[path = "grid/used.rs"]
+mod used;
 
 use std::{
     path::{Path, PathBuf},

@@ -18,6 +18,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{scopes::Caller, state::ApiState};
+use crate::{
+    run::used::{Used, add_up},
+    site::promises::reserved_until,
+};
 
 /// Most lines of each kind, the newest.
 const LINES_MAX: usize = 20_000;
@@ -29,8 +33,31 @@ pub struct Accounts {
     pub earned: Vec<AccountLine>,
     /// What requests of this node have cost, site by site.
     pub spent: Vec<AccountLine>,
+    /// What was reserved of this site's hosts and what commands have used of it, where it runs commands.
+    #[serde(default)]
+    pub used: Vec<UsedLine>,
     /// Whether there is more than is told.
     pub is_cut: bool,
+}
+
+/// What one user has reserved by a reservation at this site until now, or until it was over, and used.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct UsedLine {
+    pub user: String,
+    pub site: SiteId,
+    pub site_name: String,
+    pub request: RequestId,
+    #[schema(value_type = super::schema::Window)]
+    pub window: Window,
+    pub seats: u32,
+    /// Commands that have ended.
+    pub runs: u64,
+    /// Seconds of its seats together.
+    pub reserved_s: u64,
+    /// Milliseconds of its seats together in which such a command ran.
+    pub used_ms: u64,
+    /// Milliseconds on processors.
+    pub cpu_ms: u64,
 }
 
 /// A part of a reservation at one site.
@@ -78,10 +105,39 @@ pub async fn show_accounts(State(state): State<Arc<ApiState>>, Extension(caller)
         lines.sort_by(|a, b| (b.window.start, &b.request).cmp(&(a.window.start, &a.request)));
     }
     let has_more = !caller.is_limited() && state.ledger.charges().is_cut();
-    let is_cut = has_more || earned.len().max(spent.len()) > LINES_MAX;
+    let mut used = if caller.is_limited() { Vec::new() } else { used(&state, now).await };
+    used.sort_by(|a, b| (b.window.start, &b.request).cmp(&(a.window.start, &a.request)));
+    let is_cut = has_more || earned.len().max(spent.len()).max(used.len()) > LINES_MAX;
     earned.truncate(LINES_MAX);
     spent.truncate(LINES_MAX);
-    Json(Accounts { earned, spent, is_cut })
+    used.truncate(LINES_MAX);
+    Json(Accounts { earned, spent, used, is_cut })
+}
+
+/// What was reserved and used here; nothing where no commands are run.
+async fn used(state: &ApiState, now: Time) -> Vec<UsedLine> {
+    let Some(keepers) = state.run_site.keepers().cloned() else { return Vec::new() };
+    let so_far = |booking: &Booking| {
+        let Booking { attempt, user, user_key, grants, statement, .. } = booking;
+        let seats: Vec<Window> = grants.iter().map(|grant| grant.window).collect();
+        let reserved = || reserved_until(now, attempt, (user, *user_key), &seats, statement.as_deref());
+        (!booking.is_held()).then(reserved).flatten()
+    };
+    let standing: Vec<_> = state.ledger.lock().of_users().filter_map(so_far).collect();
+    let added = tokio::task::spawn_blocking(move || add_up(keepers.used(), standing.into_iter())).await;
+    let line = |Used { user, request, window, seats, reserved_s, used_ms, cpu_ms, runs }| UsedLine {
+        user,
+        site: state.discovery.site_id().clone(),
+        site_name: state.name.clone(),
+        request,
+        window,
+        seats,
+        runs,
+        reserved_s,
+        used_ms,
+        cpu_ms,
+    };
+    added.unwrap_or_default().into_iter().map(line).collect()
 }
 
 fn earned(state: &ApiState) -> Vec<AccountLine> {

@@ -151,17 +151,16 @@ fn caller_of(access: Access, state: &ApiState, via: &Via, peer: Peer, request: &
     if signature.is_none() {
         let session = via.session_cookie(headers).and_then(|shown| state.sessions.caller(shown));
         if let Some(caller) = session.filter(|caller| state.is_in_force(caller)) {
+            // Whoever came by a key costs what the signed call would.
+            if matches!(caller, Caller::User(_)) {
+                take_allowance(access, state, peer)?;
+            }
             return Ok(caller);
         }
     }
     let now = Instant::now();
-    if access.takes_signature()
-        && (signature.is_some() || matches!(access, Access::Signed(_)))
-        && !state.strangers.rates.take(peer.0, access.cost(), now)
-    {
-        let detail = "too many calls without a token from this address; try again in a second";
-        let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_rule("rate");
-        return Err(Denied("rate", Box::new(problem)));
+    if access.takes_signature() && (signature.is_some() || matches!(access, Access::Signed(_))) {
+        take_allowance(access, state, peer)?;
     }
     let Some(signature) = signature else { return Ok(Caller::Stranger) };
     // The request's own path is the one below that of a group of routes.
@@ -174,6 +173,15 @@ fn caller_of(access: Access, state: &ApiState, via: &Via, peer: Peer, request: &
             "the signature is not that of this call, or its nonce was used or is too old; ask /v1/challenge again";
         Denied("signature", Box::new(Problem::new(StatusCode::UNAUTHORIZED, detail).with_rule("signature")))
     })
+}
+
+/// Whoever shows no token may call only so often.
+fn take_allowance(access: Access, state: &ApiState, peer: Peer) -> Result<(), Denied> {
+    if state.strangers.rates.take(peer.0, access.cost(), Instant::now()) {
+        return Ok(());
+    }
+    let detail = "too many calls without a token from this address; try again in a second";
+    Err(Denied("rate", Box::new(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_rule("rate"))))
 }
 
 fn admitted(access: Access, caller: Caller) -> Result<Caller, Denied> {

@@ -17,12 +17,11 @@ use broker::{
     trust::{PublicKey, Signature, SignedText, Statement},
 };
 use data_encoding::HEXLOWER;
-use ed25519_dalek::SigningKey;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     runtime::lock::locked,
-    trust::{TrustFileError, random_bytes},
+    trust::{TrustFileError, UserKey, random_bytes},
 };
 
 /// How long a nonce may be used.
@@ -49,11 +48,14 @@ impl Statement for Call {
     const TEXT_BYTES_MAX: usize = 16 * 1024;
 }
 
-/// The value of the header `Authorization` by which the holder of `key` makes one call; none when the path is too long.
-pub fn sign(key: &SigningKey, method: &str, path: &str, nonce: &str, site: &SiteId) -> Option<String> {
+/// The value of the header `Authorization` by which the holder of `key` makes one call.
+///
+/// # Errors
+/// [`TrustFileError`] when the path is too long, or an agent does not sign.
+pub fn sign(key: &UserKey, method: &str, path: &str, nonce: &str, site: &SiteId) -> Result<String, TrustFileError> {
     let call = Call { method: method.to_owned(), path: path.to_owned(), nonce: nonce.to_owned(), site: site.clone() };
-    let signed = SignedText::sign(&call, key).ok()?;
-    Some(SignedCall { key: signed.author, nonce, signature: signed.signature }.to_string())
+    let signed = key.sign(&call)?;
+    Ok(SignedCall { key: signed.author, nonce, signature: signed.signature }.to_string())
 }
 
 /// What the header of a signed call says, unchecked.
@@ -144,7 +146,7 @@ mod tests {
     #[test]
     fn a_signed_call_counts_once_soon_and_for_nothing_else() {
         let (challenges, now) = (Challenges::default(), Instant::now());
-        let key = SigningKey::from_bytes(&[7; 32]);
+        let key = UserKey::from(ed25519_dalek::SigningKey::from_bytes(&[7; 32]));
         let signed = |site_name: &str| {
             let nonce = challenges.give("GET", PATH, now).unwrap().unwrap();
             sign(&key, "GET", PATH, &nonce, &site(site_name)).unwrap()
@@ -153,14 +155,14 @@ mod tests {
             challenges.check(header, method, path, &site("s"), at).is_some()
         };
         let good = signed("s");
-        assert_eq!(challenges.check(&good, "GET", PATH, &site("s"), now), Some(PublicKey::of(&key)));
+        assert_eq!(challenges.check(&good, "GET", PATH, &site("s"), now), Some(key.public()));
         assert!(!check(&good, "GET", PATH, now), "a second time");
         assert!(!check(&signed("s"), "DELETE", PATH, now) && !check(&signed("s"), "GET", "/v1/requests", now));
         assert!(!check(&signed("other"), "GET", PATH, now), "signed for another node");
         assert!(!check(&signed("s"), "GET", PATH, now + NONCE_LIFE));
         let made_up = sign(&key, "GET", PATH, &"0".repeat(32), &site("s")).unwrap();
         assert!(!check(&made_up, "GET", PATH, now));
-        let of_other = signed("s").replace(&PublicKey::of(&key).to_string(), &"1".repeat(64));
+        let of_other = signed("s").replace(&key.public().to_string(), &"1".repeat(64));
         assert!(!check(&of_other, "GET", PATH, now));
         for damaged in ["", "Kolo-Signature ", "Kolo-Signature key=1", &format!("{}, more=1", signed("s"))] {
             assert!(!check(damaged, "GET", PATH, now), "{damaged}");

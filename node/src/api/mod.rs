@@ -115,7 +115,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::Open, routes!(session::close_session))
         .with(Access::Signed(1), routes!(session::give_challenge));
     Routes(open.0.layer(DefaultBodyLimit::max(OPEN_BODY_BYTES_MAX)))
-        .with(Access::Read, routes!(session::make_link))
+        .with(Access::ReadOwn(4), routes!(session::make_link))
         .with(Access::Operator, routes!(tokens::create_token))
         .with(Access::Operator, routes!(tokens::list_tokens))
         .with(Access::Operator, routes!(tokens::revoke_token))

@@ -1,7 +1,8 @@
 //! One-time links and sessions of browsers.
 //!
 //! Invariant: a link opens one session, within [`LINK_LIFE`], for whoever made it; what is handed out is random and never written down, so a
-//! restart of the node ends all sessions. At most [`SESSIONS_MAX`] sessions and [`LINKS_MAX`] links exist; the oldest go.
+//! restart of the node ends all sessions. At most [`SESSIONS_MAX`] sessions and [`LINKS_MAX`] links exist, half of them of users who came by
+//! their keys; the oldest go, and nobody who has only a key takes the place of another kind of caller.
 
 use std::{
     collections::VecDeque,
@@ -30,6 +31,11 @@ struct Secrets(VecDeque<(Secret, Caller, Instant)>);
 
 impl Secrets {
     fn add(&mut self, secret: Secret, caller: Caller, until: Instant, most: usize) {
+        let is_by_key = |(_, caller, _): &(Secret, Caller, Instant)| matches!(caller, Caller::User(_));
+        if matches!(caller, Caller::User(_)) && self.0.iter().filter(|one| is_by_key(one)).count() >= most / 2 {
+            let oldest = self.0.iter().position(is_by_key);
+            oldest.and_then(|oldest| self.0.remove(oldest));
+        }
         while self.0.len() >= most {
             self.0.pop_front();
         }
@@ -107,6 +113,23 @@ mod tests {
         let last = sessions.open(Caller::Operator).unwrap();
         sessions.close(last.as_str());
         assert!(!is_open(&last));
+    }
+
+    #[test]
+    fn users_who_come_by_keys_take_nobody_elses_place() {
+        let sessions = Sessions::default();
+        let user = |number: u8| Caller::User(broker::trust::PublicKey::from_bytes([number; 32]));
+        let (first, operator) = (sessions.open(user(0)).unwrap(), sessions.open(Caller::Operator).unwrap());
+        let link = sessions.make_link(Caller::Operator).unwrap();
+        for number in 1..=200 {
+            sessions.make_link(user(number)).unwrap();
+            let last = sessions.open(user(number)).unwrap();
+            assert_eq!(sessions.caller(last.as_str()), Some(user(number)));
+        }
+        assert_eq!(sessions.caller(first.as_str()), None, "the oldest of them goes");
+        assert_eq!(sessions.caller(operator.as_str()), Some(Caller::Operator));
+        assert_eq!(sessions.use_link(link.as_str()), Some(Caller::Operator));
+        assert!(locked(&sessions.sessions).0.len() <= SESSIONS_MAX / 2 + 1);
     }
 
     #[test]

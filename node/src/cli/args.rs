@@ -103,7 +103,7 @@ pub enum Command {
     Slots(SlotsArgs),
     /// List requests made through this node
     List(ListArgs),
-    /// Show what hosts have cost: what this site has earned, and what requests of this node have spent
+    /// Show what hosts have cost, what this site has earned, and what commands have used of what was reserved here
     Usage(UsageArgs),
     /// Show one request
     Show(SelectorArgs),
@@ -113,6 +113,8 @@ pub enum Command {
     Receipt(ReceiptArgs),
     /// Wait until a request is settled, has begun or has ended
     Wait(WaitArgs),
+    /// Say what becomes of a request until it is over, and run a command each time
+    Watch(WatchArgs),
     /// Make a reservation longer: the same hosts for the time right behind it
     Extend(ExtendArgs),
     /// Cancel a request and free its hosts
@@ -128,7 +130,7 @@ pub enum Command {
     /// Show sites, requests and reservations, and keep the picture up to date
     Top(TopArgs),
     /// Print a link that opens the node's page in a browser, once
-    Open,
+    Open(OpenArgs),
     /// Enter, list and remove the owner's own work on this site's hosts
     Local(LocalArgs),
     /// Make, list and revoke tokens that may do only a part of what the operator may
@@ -139,7 +141,7 @@ pub enum Command {
     Reload,
     /// Make a grid, invite to it, revoke, show it
     Grid(GridArgs),
-    /// Make your key, or take a key of SSH as yours
+    /// Make your key, or take a key of SSH or of the SSH agent as yours
     Login(LoginArgs),
     /// Show your key, and who you are in which grid and to the node that answers
     Whoami(WhoamiArgs),
@@ -265,6 +267,17 @@ pub struct WaitArgs {
     pub timeout: Option<Duration>,
 }
 
+/// `kolo watch`
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// The request.
+    #[command(flatten)]
+    pub request: SelectorArgs,
+    /// A command to run at each event, and its arguments, behind --: it gets KOLO_* variables, and the notice on its standard input
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
 /// Reads how much time a picture shows.
 fn parse_shown(text: &str) -> Result<Span, String> {
     let span = parse_span(text).map_err(|error| error.to_string())?;
@@ -337,12 +350,26 @@ pub struct KeeperArgs {
     pub directory: PathBuf,
 }
 
+/// `kolo open`
+#[derive(Debug, Clone, Args)]
+pub struct OpenArgs {
+    /// Sign in by your key, to see and cancel your own requests, also where there is a token
+    #[arg(long)]
+    pub as_user: bool,
+    /// The key.
+    #[command(flatten)]
+    pub key: KeyArgs,
+}
+
 /// `kolo login`
 #[derive(Debug, Clone, Args)]
 pub struct LoginArgs {
     /// Take this private key of SSH, of kind Ed25519 and without a passphrase, instead of making one
     #[arg(long, value_name = "FILE")]
     pub ssh_key: Option<PathBuf>,
+    /// Sign by a key of kind Ed25519 that the SSH agent holds (SSH_AUTH_SOCK), by its comment, fingerprint or public line where there are several
+    #[arg(long, value_name = "WHICH", conflicts_with = "ssh_key")]
+    pub agent: Option<Option<String>>,
 }
 
 /// `kolo whoami`

@@ -6,21 +6,23 @@
 use std::{fmt::Display, io, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use broker::ids::SiteId;
-use ed25519_dalek::SigningKey;
 use serde::{Serialize, de::DeserializeOwned};
-use tokio_rustls::rustls;
 use ureq::{
     Agent, Body, Timeout,
     http::{Method, Response, StatusCode},
-    tls::{Certificate, RootCerts, TlsConfig},
+    tls::Certificate,
 };
 
 use super::{error::CliError, exit::Exit};
-use crate::api::{
-    challenge,
-    grid::{HostList, LinkView, SiteList},
-    problem::Problem,
-    session::Challenge,
+use crate::{
+    api::{
+        challenge,
+        grid::{HostList, LinkView, SiteList},
+        problem::Problem,
+        session::Challenge,
+    },
+    runtime::https,
+    trust::UserKey,
 };
 
 /// How long a connection may take: the node is on the same machine.
@@ -83,7 +85,7 @@ pub enum Shown {
     /// By a token and the file that it is from.
     Token { token: String, file: PathBuf },
     /// By signing each call for this node. What is submitted is signed by itself.
-    Key { key: Box<SigningKey>, site: SiteId },
+    Key { key: UserKey, site: SiteId },
 }
 
 /// A client of one node.
@@ -115,13 +117,7 @@ impl Client {
     /// The same client, for nodes whose certificates one of `authorities` has signed.
     pub fn trusting(self, authorities: Vec<Certificate<'static>>) -> Client {
         let known = authorities.clone().into();
-        // Two providers are in the tree, so none is the default one; this is the one that the node serves with.
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::from(authorities))
-            .unversioned_rustls_crypto_provider(provider)
-            .build();
-        Client { agent: limited().tls_config(tls).build().into(), authorities: known, ..self }
+        Client { agent: limited().tls_config(https::trusting(authorities)).build().into(), authorities: known, ..self }
     }
 
     /// Host and port of the node.
@@ -155,8 +151,7 @@ impl Client {
             Shown::Key { .. } if *method == Method::POST && path == SUBMIT => Ok(None),
             Shown::Key { key, site } => {
                 let nonce = self.challenge(method.as_str(), path)?.nonce;
-                let signed = challenge::sign(key, method.as_str(), path, &nonce, site);
-                signed.map(Some).ok_or_else(|| CliError::failed("the call is too long to be signed"))
+                Ok(challenge::sign(key, method.as_str(), path, &nonce, site).map(Some)?)
             }
         }
     }

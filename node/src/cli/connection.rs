@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     config::{API_ADDRESS_FILE, API_TOKEN_FILE, DEFAULT_API, Surroundings},
+    runtime::https,
     text::document,
 };
 
@@ -36,6 +37,37 @@ pub const CA_FILE_VARIABLE: &str = "KOLO_CA_FILE";
 /// # Errors
 /// [`CliError`] when an address makes no sense, or there is neither token nor key.
 pub fn connect(global: &GlobalArgs, surroundings: &Surroundings, keys: &Keys) -> Result<Client, CliError> {
+    let (client, data_dir) = unknown(global, surroundings)?;
+    let named_token = global.token_file.clone().or_else(|| env::var_os(TOKEN_FILE_VARIABLE).map(PathBuf::from));
+    let was_named = named_token.is_some();
+    let token_file = named_token.unwrap_or_else(|| data_dir.join(API_TOKEN_FILE));
+    let is_default = !was_named && global.data_dir.is_none();
+    let service = surroundings.service_data_dir.as_deref().filter(|_| is_default);
+    match read_token(&token_file, was_named, service) {
+        Ok(token) => Ok(client.showing(Shown::Token { token, file: token_file })),
+        Err(error) if was_named || is_there(&token_file) || !keys.may_exist() => Err(error),
+        Err(error) => by_key(client, keys)?.ok_or(error),
+    }
+}
+
+/// The same, where the user's key signs all calls.
+///
+/// # Errors
+/// [`CliError`] when an address makes no sense, or there is no key for the node's grid.
+pub fn connect_by_key(global: &GlobalArgs, surroundings: &Surroundings, keys: &Keys) -> Result<Client, CliError> {
+    let none = || CliError::failed("you have no key for the grid of this node").hinted("kolo login makes one");
+    by_key(unknown(global, surroundings)?.0, keys)?.ok_or_else(none)
+}
+
+/// The same client, that signs its calls by the user's key; none when there is none for the node's grid.
+fn by_key(client: Client, keys: &Keys) -> Result<Option<Client>, CliError> {
+    let node = client.challenge("GET", "/v1/requests")?;
+    let signer = keys.choose(&node)?;
+    Ok(signer.map(|signer| client.showing(Shown::Key { key: signer.key, site: node.site })))
+}
+
+/// A client that does not say who it is, and the data directory that the user means.
+fn unknown(global: &GlobalArgs, surroundings: &Surroundings) -> Result<(Client, PathBuf), CliError> {
     let data_dir = match &global.data_dir {
         Some(directory) => directory.clone(),
         None => surroundings.default_data_dir()?,
@@ -45,21 +77,7 @@ pub fn connect(global: &GlobalArgs, surroundings: &Surroundings, keys: &Keys) ->
         Some(text) => base_url(&text)?,
         None => address_left_by_node(&data_dir)?.unwrap_or_else(|| format!("http://{DEFAULT_API}")),
     };
-    let named_token = global.token_file.clone().or_else(|| env::var_os(TOKEN_FILE_VARIABLE).map(PathBuf::from));
-    let was_named = named_token.is_some();
-    let token_file = named_token.unwrap_or_else(|| data_dir.join(API_TOKEN_FILE));
-    let is_default = !was_named && global.data_dir.is_none();
-    let service = surroundings.service_data_dir.as_deref().filter(|_| is_default);
-    let client = trusting(Client::new(base, Shown::Nothing), global)?;
-    match read_token(&token_file, was_named, service) {
-        Ok(token) => Ok(client.showing(Shown::Token { token, file: token_file })),
-        Err(error) if was_named || is_there(&token_file) || !keys.may_exist() => Err(error),
-        Err(error) => {
-            let node = client.challenge("GET", "/v1/requests")?;
-            let signer = keys.choose(&node)?.ok_or(error)?;
-            Ok(client.showing(Shown::Key { key: Box::new(signer.key), site: node.site }))
-        }
-    }
+    Ok((trusting(Client::new(base, Shown::Nothing), global)?, data_dir))
 }
 
 /// Whether a file is there and may be read.
@@ -84,13 +102,8 @@ fn trusting(client: Client, global: &GlobalArgs) -> Result<Client, CliError> {
 /// The certificates that sign those of trusted nodes: the ones in `file`, else the system's.
 fn trusted(file: Option<&Path>) -> Result<Vec<Certificate<'static>>, CliError> {
     let Some(file) = file else {
-        let found = rustls_native_certs::load_native_certs();
-        if found.certs.is_empty() {
-            let why = found.errors.first().map_or_else(|| "it has none".to_owned(), ToString::to_string);
-            let told = format!("the system's certificates cannot be read: {why}; name a file with --ca-file");
-            return Err(CliError::Usage(told));
-        }
-        return Ok(found.certs.iter().map(|one| Certificate::from_der(one).to_owned()).collect());
+        let named = |why| CliError::Usage(format!("{why}; name a file with --ca-file"));
+        return https::system_authorities().map_err(named);
     };
     let bad = |why: &str| CliError::Usage(format!("--ca-file {}: {why}", file.display()));
     let text = fs::read(file).map_err(|error| bad(&error.to_string()))?;

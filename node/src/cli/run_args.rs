@@ -37,7 +37,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "SEATS", value_delimiter = ',')]
     pub on: Vec<u32>,
     /// Run each line of this file as a command, each once, on whichever seat is free; - is the standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["stdin", "detach"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "stdin")]
     pub each: Option<PathBuf>,
     /// Send the files below this directory first; the command finds them in the directory that it starts in
     #[arg(long, value_name = "DIR")]

@@ -130,7 +130,7 @@ pub fn to_wait(
 /// As for [`submission`].
 pub fn opener(context: &Context, client: &Client, args: &KeyArgs) -> Result<(String, Opener), CliError> {
     if let Some((node, signer)) = signer(context, client, args)? {
-        return Ok((node.grid, Opener::Key(Box::new(signer.key))));
+        return Ok((node.grid, Opener::Key(signer.key)));
     }
     Ok((client.challenge("GET", "/v1/requests")?.grid, Opener::Node))
 }

@@ -493,6 +493,11 @@ fn check_programs(settings: &mut Settings, places: &Places) -> Result<(), Config
     if settings.activation.early.is_some_and(|early| early > EARLY_MAX) {
         return Err(places.wrong("activation.early", "expected at most 24h"));
     }
+    check_program(places, "notices.command", &settings.notices.command)?;
+    within(places, "notices.tries", settings.notices.tries, 0, TRIES_MAX)?;
+    if settings.notices.url.is_some() && !settings.notices.command.0.is_empty() {
+        return Err(places.wrong("notices.url", "there is notices.command already: name one of the two"));
+    }
     check_program(places, "local.feed", &settings.local.feed)?;
     if settings.local.every.as_secs() < FEED_EVERY_MIN_S {
         return Err(places.wrong("local.every", "expected at least 1s"));

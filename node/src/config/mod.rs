@@ -26,9 +26,9 @@ pub use self::{
     error::ConfigError,
     load::{BATCH_EVERY_MIN, ConfigSource, NodeConfig, load, load_in_process},
     print::print_config,
-    settings::{ActivationSettings, DEFAULT_API, LocalSettings, Settings},
+    settings::{ActivationSettings, DEFAULT_API, LocalSettings, NoticesSettings, Settings},
     surroundings::Surroundings,
-    values::{LogFormat, parse_effort},
+    values::{LogFormat, WebUrl, parse_effort},
 };
 
 /// The file in the data directory that holds the real address of the local API, as `address:port`.

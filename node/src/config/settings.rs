@@ -24,7 +24,7 @@ use super::{
     hosts::HostTable,
     keys::settings,
     prices::PriceTable,
-    values::{Binding, LogFormat, Loss, Percent, Program, Rate},
+    values::{Binding, LogFormat, Loss, Percent, Program, Rate, WebUrl},
 };
 use crate::run::Runner;
 
@@ -88,6 +88,7 @@ settings! {
         [ledger]: LedgerSettings;
         [policy]: PolicySettings;
         [activation]: ActivationSettings;
+        [notices]: NoticesSettings;
         [local]: LocalSettings;
         [batch]: BatchSettings;
         [remote]: RemoteSettings;
@@ -211,6 +212,20 @@ settings! {
         early: Option<Span> = None, "DURATION", unset "at its start", example "\"30s\"";
         /// Log of the runs.
         log: Option<PathBuf> = None, "FILE", unset "activation.log in the data directory";
+    }
+}
+
+settings! {
+    /// Who is told of what becomes of the requests of this node (docs/notices.md).
+    pub struct NoticesSettings {
+        /// Program that is told, and its arguments.
+        command: Program = Program::default(), "WORD", unset "none", example "[\"/usr/local/bin/tell\"]";
+        /// Web server that is told instead, by POST.
+        url: Option<WebUrl> = None, "URL", unset "none", example "\"https://hooks.example.org/kolo\"";
+        /// How long telling may take.
+        timeout: Duration = Duration::from_secs(30), "DURATION";
+        /// How often what was not taken is told again.
+        tries: u32 = 8, "COUNT";
     }
 }
 

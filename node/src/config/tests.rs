@@ -124,6 +124,8 @@ fn every_complaint_names_file_and_key() {
         ("contact = \"ssh {hots}\"", "site.toml: contact: {hots} is no place"),
         ("contact = \"a\\tb\"", "site.toml: contact: expected 1 to 256 bytes"),
         ("[activation]\nhok = []", "site.toml:2: activation.hok: unknown field"),
+        ("[notices]\nurl = \"ftp://a/\"", "notices.url: \"ftp://a/\" is no URL of a web server"),
+        ("[notices]\nurl = \"https://a/\"\ncommand = [\"/bin/sh\"]", "name one of the two"),
         ("[activation]\nhook = [\"/no/such\"]", "site.toml: activation.hook: /no/such: No such file"),
         ("[activation]\nhook = [\"site.toml\"]", "site.toml is no program: expected a file that may be run"),
         ("[activation]\ntimeout = \"60\"", "site.toml:2: activation.timeout: \"60\" has no unit"),
@@ -223,6 +225,16 @@ fn a_hosts_file_brings_hosts_and_the_owners_own_work() {
 }
 
 #[test]
+fn urls_are_those_of_web_servers() {
+    for text in ["https://a.example/x?y=z", "http://127.0.0.1:80/"] {
+        assert!(WebUrl::parse(text).is_ok(), "{text}");
+    }
+    for text in ["", "a.example", "ftp://a/", "/x", "https://", "file:///etc/passwd", "http://a b/"] {
+        assert!(WebUrl::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn what_is_printed_gives_the_same_configuration() {
     for file in [
         String::new(),
@@ -231,7 +243,7 @@ fn what_is_printed_gives_the_same_configuration() {
             "grid = \"g-1\"\nuplink = \"1.5Gbit/s\"\ncontact = \"ssh {{user}}@{{host}}\"\nbootstrap = [\"/dns/example.org/tcp/1\"]\napi = \"[::1]:0\"\n[planner]\neffort = \"fast\"\nm_init = \
              1\n[negotiation]\nhold = \"4500ms\"\n[gossip]\ninterval = \"90s\"\nrecheck = \"20s\"\nasked_when_met = 16\n[policy]\nallow = [\"ada\", \"00112233aabbccdd\"]\ndeny = [\"bob\"]\n\
              max_duration = \"12h\"\nmax_reach = \"30d\"\nhours = \"18:00-08:00\"\nuser_share = {{ cpu = \"50%\" }}\n\
-             max_host_hours = 500\nsite_share = \"40%\"\nquality_loss = \"0%\"\nquality_horizon = \"2d\"\ntell_bookings = false\n[remote]\nlisten = \"0.0.0.0:7743\"\ncert = \"/c.pem\"\nkey = \"/k.pem\"\nnames = [\"kolo.example.org\"]\n[activation]\nhook = [\"/bin/sh\", \"-c\", \"exit 0\"]\ntries = 0\nearly = \"30s\"\n[log]\nformat = \"json\"\nfilter = \
+             max_host_hours = 500\nsite_share = \"40%\"\nquality_loss = \"0%\"\nquality_horizon = \"2d\"\ntell_bookings = false\n[remote]\nlisten = \"0.0.0.0:7743\"\ncert = \"/c.pem\"\nkey = \"/k.pem\"\nnames = [\"kolo.example.org\"]\n[activation]\nhook = [\"/bin/sh\", \"-c\", \"exit 0\"]\ntries = 0\nearly = \"30s\"\n[notices]\nurl = \"https://hooks.example.org/kolo\"\ntries = 3\n[log]\nformat = \"json\"\nfilter = \
              \"debug\"\n{ONE_HOST}attributes = {{ \"odd key\" = \"x\" }}\n[[hosts]]\nid = \"h 2\"\nresources = {{ memory = \
              \"1.5GiB\", mhz = 2400 }}"
         ),

@@ -19,6 +19,7 @@ use broker::{
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
+use ureq::http::Uri;
 
 use super::{hosts::HostTable, prices::PriceTable};
 use crate::{
@@ -159,6 +160,7 @@ text! {
     Percent, Percent::parse, Percent::to_string;
     Loss, Loss::parse, Loss::to_string;
     Rate, Rate::parse, Rate::to_string;
+    WebUrl, WebUrl::parse, WebUrl::to_string;
     DailyHours, parse_hours, |hours: &DailyHours| format_hours(*hours);
     SocketAddr, read_address, SocketAddr::to_string;
 }
@@ -207,6 +209,43 @@ pub fn parse_effort(text: &str) -> Result<Effort, String> {
         "balanced" => Ok(Effort::Balanced),
         "thorough" => Ok(Effort::Thorough),
         _ => Err("expected fast, balanced or thorough".to_owned()),
+    }
+}
+
+/// The URL of a web server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebUrl(String);
+
+impl WebUrl {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<WebUrl, String> {
+        let expected = "expected one such as https://hooks.example.org/kolo";
+        let uri: Uri = text.parse().map_err(|error| format!("{text:?} is no URL ({error}): {expected}"))?;
+        let is_web = matches!(uri.scheme_str(), Some("https" | "http"));
+        if is_web && uri.host().is_some_and(|host| !host.is_empty()) {
+            Ok(WebUrl(text.to_owned()))
+        } else {
+            Err(format!("{text:?} is no URL of a web server: {expected}"))
+        }
+    }
+
+    /// Whether it is asked over TLS.
+    pub fn is_tls(&self) -> bool {
+        self.0.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("https"))
+    }
+
+    /// It as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Display for WebUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -51,6 +51,7 @@ use crate::{
         waiting::Waiting,
     },
     net::membership::Membership,
+    notices::Teller,
     runtime::{
         changes::Changes,
         clock::{Clock, unix_ms},
@@ -67,6 +68,7 @@ use crate::{
         Change, Remembered, Store, StoreError, StoreSettings,
         activation::{ActivationEvent, ActivationRecord},
         data_dir::DataDir,
+        notice::NoticeRecord,
     },
     trust::GridFile,
 };
@@ -129,7 +131,7 @@ async fn run_from(
     let doors = Doors::open(&config, shares).await?;
     let address = doors.address;
     let Remembered { reservations: bookings, gone, charges, queue, requests: records, .. } = remembered;
-    let Remembered { tied, activations, known_peers, incarnation, .. } = remembered;
+    let Remembered { tied, activations, notices, known_peers, incarnation, .. } = remembered;
     let kept = Kept { bookings, gone, charges, queue };
     let site_id = identity.site_id().clone();
     let gate = open_gate(&config, &grid, &data_dir);
@@ -180,13 +182,15 @@ async fn run_from(
 
     let around = surroundings(&coordinator, &ledger, &metrics, (shown, usable.clone()));
     let mut beside = start_activation(&config, activations, around, failed);
+    start_notices(&config, &api, notices, &mut beside)?;
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     beside.spawn(feed.run());
     beside.spawn(runs.serve(inbound.take_runs()));
     beside.spawn(keep_up(upkeep, clock, run_batches(api.clone()))?);
     let end = (failures, first_to_end(discovery.ended(), &mut beside));
-    let result = serve((site.with_usable(usable), inbound), doors, api, end, peers, stop).await;
+    let site = site.with_usable(usable).noting_use(config.settings.runner.map(|_| config.data_dir.as_path()));
+    let result = serve((site, inbound), doors, api, end, peers, stop).await;
     close(beside, discovery, &store).await;
     result
 }
@@ -272,16 +276,35 @@ fn start_activation(
 ) -> JoinSet<()> {
     let mut task = JoinSet::new();
     if let Some(activator) = Activator::new(config, records, around) {
-        task.spawn(async move {
-            if let Err(error) = activator.run().await {
-                // One that failed before has stopped the node already.
-                let _ = failed.try_send(error.to_string());
-                // The node stops for that reason, and not because this task has ended.
-                std::future::pending::<()>().await;
-            }
-        });
+        task.spawn(lasting(activator.run(), failed));
     }
     task
+}
+
+/// Starts to tell whom the operator has named of requests, if anybody.
+fn start_notices(
+    config: &NodeConfig,
+    api: &Arc<ApiState>,
+    records: Vec<NoticeRecord>,
+    beside: &mut JoinSet<()>,
+) -> Result<(), DaemonError> {
+    let coordinator = &api.coordinator;
+    let teller = Teller::new(config, api.clone(), coordinator.store.clone(), records);
+    let failed = coordinator.failed.clone();
+    if let Some(teller) = teller.map_err(|detail| DaemonError::Value { key: "notices.url", detail })? {
+        beside.spawn(lasting(teller.run(), failed));
+    }
+    Ok(())
+}
+
+/// Stops the node when the disk has failed for `task`.
+async fn lasting(task: impl Future<Output = Result<(), StoreError>>, failed: mpsc::Sender<String>) {
+    if let Err(error) = task.await {
+        // One that failed before has stopped the node already.
+        let _ = failed.try_send(error.to_string());
+        // The node stops for that reason, and not because this task has ended.
+        std::future::pending::<()>().await;
+    }
 }
 
 async fn open_store(
@@ -342,7 +365,7 @@ async fn serve(
 async fn first_to_end(of_discovery: impl Future<Output = &'static str>, beside: &mut JoinSet<()>) -> String {
     let name = tokio::select! {
         name = of_discovery => name,
-        Some(_) = beside.join_next() => "activation, feed, runs, reload or batches",
+        Some(_) = beside.join_next() => "activation, notices, feed, runs, reload or batches",
     };
     format!("the task {name:?} has ended; what it said is above")
 }
@@ -551,7 +574,7 @@ mod tests {
         assert!(ended.contains("\"swarm\""), "{ended}");
         beside.spawn(async { panic!("on purpose") });
         let ended = first_to_end(std::future::pending(), &mut beside).await;
-        assert!(ended.contains("activation, feed, runs, reload or batches"), "{ended}");
+        assert!(ended.contains("activation, notices, feed, runs, reload or batches"), "{ended}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

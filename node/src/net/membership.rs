@@ -27,7 +27,7 @@ use crate::{
     run::opening::{Opening, Wish},
     runtime::{clock::Clock, lock::locked},
     storage::data_dir::DataDir,
-    trust::{self, GridFile, RevocationFile, Signer, TrustFileError, Wallet},
+    trust::{self, GridFile, RevocationFile, Signer, TrustFileError, UserKey, Wallet},
 };
 
 /// Revocations are encoded as they are kept: as JSON.
@@ -221,7 +221,7 @@ impl Membership {
     /// As for [`Membership::sign_for_operator`].
     pub fn sign_run(&self, wish: Wish) -> Result<Opening, SignError> {
         let signer = self.operator()?;
-        Ok(wish.issued(self.clock.now().utc).sign(&signer.key).map_err(TrustFileError::from)?)
+        Ok(wish.issued(self.clock.now().utc).sign(&signer.key)?)
     }
 
     fn operator(&self) -> Result<Arc<Signer>, SignError> {
@@ -229,7 +229,8 @@ impl Membership {
         if let Some(signer) = &*operator {
             return Ok(Arc::clone(signer));
         }
-        let is_good = |signer: &Signer| self.grid.root.is_none() || signer.chain.is_some();
+        let is_here = |signer: &Signer| matches!(signer.key, UserKey::File(_));
+        let is_good = |signer: &Signer| is_here(signer) && (self.grid.root.is_none() || signer.chain.is_some());
         let Some(signer) = self.wallet.signer(&self.grid.id)?.filter(is_good) else {
             let detail = "this node has no user of its own in this closed grid: sign requests as a user who has joined \
                           (kolo submit --key FILE), or give the node one with kolo join TOKEN --data-dir DIR";

@@ -175,6 +175,11 @@ impl Cgroup {
         self.number("memory.events", "oom_kill").is_some_and(|count| count > 0)
     }
 
+    /// How long its processes were on processors, in milliseconds; none where the kernel does not say.
+    pub fn cpu_ms(&self) -> Option<u64> {
+        self.number("cpu.stat", "usage_usec").map(|us| us / 1000)
+    }
+
     /// Sends SIGKILL to every process in it, those included that are being made.
     pub fn kill(&self) {
         // One that is gone has nothing in it.

@@ -14,7 +14,7 @@ use broker::{
     trust::PublicKey,
 };
 
-use crate::site::activation::base_named_by;
+use crate::site::promises::base_named_by;
 
 /// The resource that limits memory.
 const MEMORY: &str = "memory";

@@ -44,6 +44,7 @@ use super::{
     order::{OrderError, RunNumber},
     processes,
     removal::remove_tree,
+    used,
 };
 use crate::{
     runtime::{clock::unix_ms, lock::locked},
@@ -329,6 +330,11 @@ impl Keepers {
             Err(DirectoryError::NoTask(_)) => Err(RunError::Unknown),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What commands have used here, and what was reserved, as far as it is written down.
+    pub fn used(&self) -> Vec<used::Line> {
+        self.root.parent().map(used::read).unwrap_or_default()
     }
 
     /// Whether the end of a run is on disk, or the run is forgotten.

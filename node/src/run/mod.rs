@@ -21,6 +21,7 @@ mod removal;
 pub mod site;
 mod spool;
 pub mod ssh;
+pub mod used;
 
 pub use self::{
     confine::{Confinement, Runner},

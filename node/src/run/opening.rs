@@ -17,6 +17,7 @@ use super::{
     files::order::{FilesOrder, FilesOrderError},
     order::{NONCE_BYTES_MAX, OrderError},
 };
+use crate::trust::{TrustFileError, UserKey};
 
 /// How long an opening may be used after it was signed; more than clocks may be apart.
 pub const OPENING_LIFE: Span = Span(180);
@@ -196,12 +197,12 @@ impl Wish {
     /// Signs it.
     ///
     /// # Errors
-    /// [`TrustError::TooLarge`] when no site would accept it.
-    pub fn sign(&self, key: &ed25519_dalek::SigningKey) -> Result<Opening, TrustError> {
+    /// [`TrustFileError::Trust`] when no site would accept it, [`TrustFileError::Agent`] when an agent does not sign it.
+    pub fn sign(&self, key: &UserKey) -> Result<Opening, TrustFileError> {
         Ok(match self {
-            Wish::Start(order) => Opening::Start(SignedText::sign(&**order, key)?),
-            Wish::Attach(order) => Opening::Attach(SignedText::sign(order, key)?),
-            Wish::Files(order) => Opening::Files(SignedText::sign(order, key)?),
+            Wish::Start(order) => Opening::Start(key.sign(&**order)?),
+            Wish::Attach(order) => Opening::Attach(key.sign(order)?),
+            Wish::Files(order) => Opening::Files(key.sign(order)?),
         })
     }
 }
@@ -344,7 +345,7 @@ pub mod tests {
         let site = SiteId::new("s").unwrap();
         let get = files(FilesWish::Get { patterns: vec!["a".to_owned()], forgets: false });
         for wish in [Wish::Start(Box::new(order(&["true"]))), Wish::Attach(attach()), Wish::Files(get)] {
-            let opening = wish.clone().issued(Time(1000)).sign(&testing::key(1)).unwrap();
+            let opening = wish.clone().issued(Time(1000)).sign(&testing::key(1).into()).unwrap();
             let bytes = wire::encode(&opening).unwrap();
             let read = Opening::read(&bytes).unwrap();
             let (user, opened) = read.open_at(&site, testing::GRID, Time(1000)).unwrap();
@@ -422,7 +423,7 @@ pub mod tests {
     fn what_lives_for_longer_than_it_may_is_not_taken() {
         let site = SiteId::new("s").unwrap();
         let long = AttachOrder { expires: Time(1181), ..attach() };
-        let opening = Wish::Attach(long).sign(&testing::key(1)).unwrap();
+        let opening = Wish::Attach(long).sign(&testing::key(1).into()).unwrap();
         assert!(matches!(opening.open_at(&site, testing::GRID, Time(1000)), Err(OpeningError::Time { .. })));
     }
 }

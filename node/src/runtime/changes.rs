@@ -82,7 +82,12 @@ impl Changes {
 
     /// Whether anybody listens.
     pub fn has_listeners(&self) -> bool {
-        self.sender.receiver_count() > 0
+        self.places.available_permits() < CLIENTS_MAX
+    }
+
+    /// For what the node does by itself: takes no place, and does not count as somebody who listens.
+    pub fn follow(&self) -> broadcast::Receiver<Change> {
+        self.sender.subscribe()
     }
 
     /// Takes a place; none when all but `kept_free` are taken.
@@ -102,6 +107,7 @@ mod tests {
     #[test]
     fn places_are_bounded_and_who_is_behind_is_told() {
         let changes = Changes::default();
+        let _own = changes.follow();
         assert!(!changes.has_listeners());
         let mut listening: Vec<Listening> = (0..CLIENTS_MAX).map(|_| changes.listen(0).unwrap()).collect();
         assert!(changes.listen(0).is_none() && changes.has_listeners());

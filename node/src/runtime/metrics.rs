@@ -86,6 +86,7 @@ pub struct Metrics {
     refusals: Family<Label, Counter>,
     discovery: Family<Label, Counter>,
     activation_runs: Family<TwoLabels, Counter>,
+    notices: Family<Label, Counter>,
     feed_runs: Family<Label, Counter>,
     feed_entries: Family<Label, Gauge>,
     active: Gauge,
@@ -128,6 +129,7 @@ impl Metrics {
                 let help = "Runs of the owner's hook, and events given up after the last one";
                 added(all, "activation_runs", help, Family::default())
             },
+            notices: added(all, "notices", "Notices about requests, by what became of them", Family::default()),
             feed_runs: added(all, "feed_runs", "Runs of the owner's feed of own work, by outcome", Family::default()),
             feed_entries: {
                 let help = "Own work of the last run of the feed, by what became of it";
@@ -167,6 +169,9 @@ impl Metrics {
             for outcome in ["done", "failed", "given_up"] {
                 drop(self.activation_runs.get_or_create(&[("event", *event), ("outcome", outcome)]));
             }
+        }
+        for outcome in ["taken", "given_up"] {
+            drop(self.notices.get_or_create(&[("outcome", outcome)]));
         }
         for why in DENIALS {
             drop(self.denied.get_or_create(&[("why", why)]));
@@ -236,6 +241,11 @@ impl Metrics {
     /// A run of the owner's hook has ended, or an event was given up.
     pub fn activated(&self, event: &'static str, outcome: &'static str) {
         self.activation_runs.get_or_create(&[("event", event), ("outcome", outcome)]).inc();
+    }
+
+    /// A notice about a request was taken, or given up.
+    pub fn noticed(&self, outcome: &'static str) {
+        self.notices.get_or_create(&[("outcome", outcome)]).inc();
     }
 
     /// The feed of own work has run, and reported something unless it has failed.

@@ -6,6 +6,7 @@ pub mod audit;
 pub mod bounded_log;
 pub mod changes;
 pub mod clock;
+pub mod https;
 pub mod lock;
 pub mod metrics;
 pub mod open_files;

@@ -2,18 +2,22 @@
 //!
 //! Invariant: one entry for each booking of a user in the ledger, so there are no more than these.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use broker::{
-    ids::HostId,
+    ids::{HostId, RequestId},
     ledger::{Booking, BookingRecord, GoneRecord, Record},
     protocol::{AttemptId, Grant},
     time::{Time, Window},
+    trust::{PublicKey, RequestStatement, SignedText},
 };
 use jiff::tz::TimeZone;
 use tracing::info;
 
-use crate::{runtime::span::of_request, text::time::format_time};
+use crate::{run::used::Reserved, runtime::span::of_request, text::time::format_time};
 
 /// Most hosts that a line names.
 const NAMED_MAX: usize = 16;
@@ -21,8 +25,32 @@ const NAMED_MAX: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Promise {
     user: String,
+    user_key: Option<PublicKey>,
     hosts: String,
     window: Window,
+    /// When its seats begin and end.
+    seats: Vec<Window>,
+    /// What its user has signed.
+    statement: Option<Arc<SignedText>>,
+}
+
+impl Promise {
+    fn of(booking: &BookingRecord) -> Promise {
+        let BookingRecord { user, user_key, window, grants, statement, .. } = booking;
+        let statement = statement.clone();
+        Promise {
+            user: user.clone(),
+            user_key: *user_key,
+            hosts: hosts_text(grants),
+            window: *window,
+            seats: windows(grants),
+            statement,
+        }
+    }
+}
+
+fn windows(grants: &[Grant]) -> Vec<Window> {
+    grants.iter().map(|grant| grant.window).collect()
 }
 
 /// What has become of a promise.
@@ -59,8 +87,10 @@ impl Promises {
     pub fn of<'a>(of_users: impl Iterator<Item = &'a Booking>) -> Promises {
         let of_users = of_users.filter(|booking| !booking.is_held());
         let promise = |booking: &Booking| {
-            let (user, hosts) = (booking.user.clone(), hosts_text(&booking.grants));
-            (booking.attempt.clone(), Promise { user, hosts, window: booking.window })
+            let Booking { user, user_key, window, grants, statement, .. } = booking;
+            let (user, user_key, statement) = (user.clone(), *user_key, statement.clone());
+            let (hosts, window, seats) = (hosts_text(grants), *window, windows(grants));
+            (booking.attempt.clone(), Promise { user, user_key, hosts, window, seats, statement })
         };
         Promises(of_users.map(promise).collect())
     }
@@ -85,20 +115,63 @@ impl Promises {
     }
 
     fn note_booking(&mut self, booking: &BookingRecord) -> Option<News> {
-        let BookingRecord { attempt, user, window, grants, user_key, .. } = booking;
-        if user_key.is_none() || grants.is_empty() || self.0.contains_key(attempt) {
+        let BookingRecord { attempt, grants, user_key, .. } = booking;
+        if let Some(known) = self.0.get_mut(attempt) {
+            known.seats = windows(grants);
             return None;
         }
-        let promise = Promise { user: user.clone(), hosts: hosts_text(grants), window: *window };
+        if user_key.is_none() || grants.is_empty() {
+            return None;
+        }
+        let promise = Promise::of(booking);
         self.0.insert(attempt.clone(), promise.clone());
         Some(News { turn: Turn::Reserved, attempt: attempt.clone(), promise })
     }
 }
 
+/// The request whose reservation the user's signed request says it lengthens.
+pub fn base_named_by(statement: &SignedText) -> Option<RequestId> {
+    // A signature takes a while to check, and most texts do not have the key.
+    let may_be = statement.text.contains("\"extends\"");
+    let statement = may_be.then(|| statement.open::<RequestStatement>().ok()).flatten()?;
+    statement.request.extends().cloned()
+}
+
+/// What was reserved for a user until `now`, with `seats` of these windows; none when it has not begun, or is the owner's own.
+pub fn reserved_until(
+    now: Time,
+    attempt: &AttemptId,
+    (user, user_key): (&str, Option<PublicKey>),
+    seats: &[Window],
+    statement: Option<&SignedText>,
+) -> Option<Reserved> {
+    let window = Window::hull(seats.iter().copied())?;
+    let seat_s = seats.iter().map(|seat| seat.end.min(now).since(seat.start).0).fold(0, u64::saturating_add);
+    (seat_s > 0).then_some(())?;
+    let base = statement.and_then(base_named_by);
+    Some(Reserved {
+        attempt: attempt.clone(),
+        request: base.unwrap_or_else(|| attempt.request.clone()),
+        user: user.to_owned(),
+        user_key: user_key?,
+        window,
+        seats: u32::try_from(seats.len()).unwrap_or(u32::MAX),
+        seat_s,
+    })
+}
+
 impl News {
+    /// What was reserved, when it is over at `now`.
+    pub fn reserved(&self, now: Time) -> Option<Reserved> {
+        let Promise { user, user_key, seats, statement, .. } = &self.promise;
+        let is_over = matches!(self.turn, Turn::GivenBack | Turn::Ended);
+        let reserved = || reserved_until(now, &self.attempt, (user, *user_key), seats, statement.as_deref());
+        is_over.then(reserved).flatten()
+    }
+
     /// Writes the line.
     pub fn log(&self) {
-        let Promise { user, hosts, window } = &self.promise;
+        let Promise { user, hosts, window, .. } = &self.promise;
         let [from, until] = [window.start, window.end].map(|time| format_time(time, &TimeZone::UTC));
         let coordinator = &self.attempt.entry_point;
         of_request(&self.attempt.request).in_scope(|| match self.turn {
@@ -112,10 +185,9 @@ impl News {
 #[cfg(test)]
 mod tests {
     use broker::{
-        ids::{RequestId, SeatNumber, SiteId},
+        ids::{SeatNumber, SiteId},
         plan::Place,
         resources::Amounts,
-        trust::PublicKey,
     };
 
     use super::*;
@@ -166,5 +238,18 @@ mod tests {
         assert_eq!(turn(&Record::Remove(one.attempt.clone()), 150).unwrap().0, Turn::GivenBack);
         assert_eq!(turn(&Record::Remove(one.attempt), 150), None);
         assert_eq!(turn(&Record::Remove(other.attempt), 200).unwrap().0, Turn::Ended);
+    }
+
+    #[test]
+    fn what_was_reserved_counts_until_it_is_over() {
+        let one = put("r", 2, true);
+        let over = |at: i64| {
+            let mut promises = Promises::of(std::iter::empty());
+            let made = promises.note(&Record::Put(one.clone()), Time(50)).unwrap();
+            assert_eq!(made.reserved(Time(50)), None);
+            let news = promises.note(&Record::Remove(one.attempt.clone()), Time(at)).unwrap();
+            news.reserved(Time(at)).map(|reserved| (reserved.seats, reserved.seat_s))
+        };
+        assert_eq!((over(90), over(130), over(400)), (None, Some((2, 60)), Some((2, 200))));
     }
 }

@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -30,6 +31,7 @@ use super::{
     usable::Usable,
 };
 use crate::{
+    run::used::{self, Line, Reserved},
     runtime::{clock::Clock, lock::locked, metrics::Metrics, span::of_message},
     storage::{Change, Store, StoreError},
 };
@@ -272,6 +274,8 @@ impl OwnSite {
 pub struct SiteTask {
     ledger: SharedLedger,
     promises: Promises,
+    /// Where it is written down what was reserved, if it is.
+    used: Option<Arc<Path>>,
     clock: Clock,
     store: Store,
     discovery: Discovery,
@@ -313,6 +317,7 @@ impl SiteTask {
         SiteTask {
             ledger,
             promises,
+            used: None,
             clock,
             store,
             discovery,
@@ -332,6 +337,12 @@ impl SiteTask {
     #[must_use]
     pub fn with_usable(self, usable: Usable) -> SiteTask {
         SiteTask { usable, ..self }
+    }
+
+    /// Writes down in this directory what was reserved, once it is over.
+    #[must_use]
+    pub fn noting_use(self, used: Option<&Path>) -> SiteTask {
+        SiteTask { used: used.map(Arc::from), ..self }
     }
 
     /// Runs until the disk fails; the caller stops it by dropping the future.
@@ -477,6 +488,7 @@ impl SiteTask {
             self.ledger.changed.notify_one();
         }
         news.iter().for_each(News::log);
+        self.note_reserved(news.iter().filter_map(|news| news.reserved(now)).collect()).await;
         for output in others {
             match output {
                 Output::Persist(_) => {}
@@ -502,6 +514,16 @@ impl SiteTask {
             }
         }
         Ok(())
+    }
+
+    /// Writes down what was reserved. It is no promise, so the node goes on without.
+    async fn note_reserved(&self, over: Vec<Reserved>) {
+        let Some(directory) = self.used.clone().filter(|_| !over.is_empty()) else { return };
+        let lines = over.into_iter().map(Line::Reserved);
+        let write = move || lines.map(|line| used::add(&directory, &line)).find_map(Result::err);
+        if let Ok(Some(error)) = tokio::task::spawn_blocking(write).await {
+            warn!(%error, "what was reserved is not written down");
+        }
     }
 
     fn reply(&mut self, token: ReplyToken, mut answer: SiteAnswer) {

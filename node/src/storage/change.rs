@@ -9,7 +9,7 @@ use broker::{
     protocol::AttemptId,
 };
 
-use super::{activation::ActivationRecord, tied::TiedRecord, waiting::WaitingRecord};
+use super::{activation::ActivationRecord, notice::NoticeRecord, tied::TiedRecord, waiting::WaitingRecord};
 
 /// What an owner can set, and whose ledger it is.
 #[derive(Debug, Clone)]
@@ -59,6 +59,10 @@ pub enum Change {
     Activation(Box<ActivationRecord>),
     /// What the owner's hook knows of a booking is forgotten.
     ForgetActivation(AttemptId),
+    /// People are about to be told of a request, or were.
+    Notice(Box<NoticeRecord>),
+    /// What people were told of a request is forgotten.
+    ForgetNotice(RequestId),
     /// A request waits for a batch, or has waited.
     Waiting(Box<WaitingRecord>),
     /// Such a request is forgotten.
@@ -85,6 +89,8 @@ pub struct Remembered {
     pub requests: Vec<RequestRecord>,
     /// What the owner's hook knows of bookings.
     pub activations: Vec<ActivationRecord>,
+    /// What people were told of requests.
+    pub notices: Vec<NoticeRecord>,
     /// Requests that wait for a batch, or have waited.
     pub waiting: Vec<WaitingRecord>,
     /// Which requests are reserved together or not at all.

@@ -16,7 +16,7 @@ use broker::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{change::Change, change::Remembered, error::StoreError};
-use crate::storage::{activation::ActivationRecord, tied::TiedRecord, waiting::WaitingRecord};
+use crate::storage::{activation::ActivationRecord, notice::NoticeRecord, tied::TiedRecord, waiting::WaitingRecord};
 
 /// Largest value written and read.
 pub const VALUE_BYTES_MAX: usize = 16 << 20;
@@ -46,11 +46,13 @@ pub enum Table {
     Tied = 7,
     /// The owner's own queue.
     Queue = 8,
+    /// What people were told of requests.
+    Notices = 9,
 }
 
 impl Table {
     /// All of them.
-    pub const ALL: [Table; 8] = [
+    pub const ALL: [Table; 9] = [
         Table::Reservations,
         Table::Requests,
         Table::Facts,
@@ -59,6 +61,7 @@ impl Table {
         Table::Waiting,
         Table::Tied,
         Table::Queue,
+        Table::Notices,
     ];
 
     /// Its name in messages.
@@ -72,6 +75,7 @@ impl Table {
             Table::Waiting => "waiting",
             Table::Tied => "tied",
             Table::Queue => "queue",
+            Table::Notices => "notices",
         }
     }
 }
@@ -224,6 +228,10 @@ pub fn of_change(change: &Change) -> Result<Vec<Entry>, StoreError> {
         Change::Ledger(Record::Dequeue(attempt)) => Entry::Remove(attempt_key(Table::Queue, attempt)),
         Change::Request(record) => Entry::Put(request_key(Table::Requests, &record.id), json(Table::Requests, record)?),
         Change::ForgetRequest(id) => Entry::Remove(request_key(Table::Requests, id)),
+        Change::Notice(record) => {
+            Entry::Put(request_key(Table::Notices, &record.request), json(Table::Notices, record)?)
+        }
+        Change::ForgetNotice(id) => Entry::Remove(request_key(Table::Notices, id)),
         Change::Waiting(record) => Entry::Put(request_key(Table::Waiting, &record.id), json(Table::Waiting, record)?),
         Change::ForgetWaiting(id) => Entry::Remove(request_key(Table::Waiting, id)),
         Change::Tied(record) => Entry::Put(request_key(Table::Tied, &record.id), json(Table::Tied, record)?),
@@ -313,6 +321,12 @@ pub fn remembered(state: &State) -> Result<Remembered, StoreError> {
                 let job: QueuedJob = from_json(key.0, value)?;
                 let expected = attempt_key(key.0, &job.attempt);
                 remembered.queue.push(job);
+                expected
+            }
+            Table::Notices => {
+                let record: NoticeRecord = from_json(key.0, value)?;
+                let expected = request_key(key.0, &record.request);
+                remembered.notices.push(record);
                 expected
             }
             Table::Facts => continue,

@@ -23,6 +23,7 @@ mod error;
 mod files;
 mod inspect;
 mod journal;
+pub mod notice;
 pub mod read;
 mod salvage;
 pub mod sector;

@@ -22,6 +22,9 @@ pub enum TrustFileError {
     /// What was to be signed or read makes no sense.
     #[error(transparent)]
     Trust(#[from] TrustError),
+    /// The SSH agent does not do what a key of it is needed for.
+    #[error("the SSH agent (SSH_AUTH_SOCK) {0}")]
+    Agent(String),
     /// The system gave no random numbers.
     #[error("the system gives no random numbers: {0}")]
     Random(String),

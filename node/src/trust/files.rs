@@ -23,6 +23,8 @@ pub const USER_KEY_FILE: &str = "user.key";
 
 /// Bytes of a key or a token.
 pub const SECRET_BYTES: usize = 32;
+/// What a file of a key begins with that an SSH agent holds: its public line.
+pub(super) const AGENT_KEY_BEGINS: &str = "ssh-ed25519 ";
 /// A secret in hexadecimal digits and a line end, or as OpenSSH writes a key.
 const SECRET_FILE_BYTES_MAX: u64 = 4096;
 
@@ -114,9 +116,18 @@ pub(super) fn read_private(path: &Path, bytes_max: u64) -> Result<Option<String>
     Ok(Some(text))
 }
 
+/// The text of a file with a key; none when there is no such file.
+pub(super) fn read_key_text(path: &Path) -> Result<Option<String>, TrustFileError> {
+    read_private(path, SECRET_FILE_BYTES_MAX)
+}
+
 /// Reads a secret; none when there is no such file.
 fn load_secret(path: &Path) -> Result<Option<[u8; SECRET_BYTES]>, TrustFileError> {
-    let Some(text) = read_private(path, SECRET_FILE_BYTES_MAX)? else { return Ok(None) };
+    let Some(text) = read_key_text(path)? else { return Ok(None) };
+    if text.starts_with(AGENT_KEY_BEGINS) {
+        let detail = "an SSH agent has this key, which signs requests and calls of a user only".to_owned();
+        return Err(TrustFileError::Malformed { path: path.to_owned(), detail });
+    }
     if text.starts_with(ssh_key::FILE_BEGINS) {
         let wrong =
             |error: ssh_key::KeyError| TrustFileError::Malformed { path: path.to_owned(), detail: error.to_string() };

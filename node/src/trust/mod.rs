@@ -14,6 +14,7 @@ mod secret;
 mod signing;
 pub mod ssh_key;
 mod token;
+mod user_key;
 mod wallet;
 
 pub use self::{
@@ -27,6 +28,7 @@ pub use self::{
     secret::Secret,
     signing::{Signer, new_request_id},
     token::{ADDRESSES_MAX, Invitation, Token, TokenError},
+    user_key::{AgentKey, UserKey},
     wallet::{Named, Wallet},
 };
 

@@ -6,12 +6,11 @@ use broker::{
     ids::{RequestId, SiteId},
     request::Request,
     time::{Span, Time},
-    trust::{Authorization, Chain, Labels, RequestStatement, SignedText},
+    trust::{Authorization, Chain, Labels, RequestStatement},
 };
 use data_encoding::BASE32_NOPAD;
-use ed25519_dalek::SigningKey;
 
-use super::{error::TrustFileError, files::random_bytes};
+use super::{error::TrustFileError, files::random_bytes, user_key::UserKey};
 
 /// For how long a request without a latest start may be worked on; as long as any node's reach that makes sense.
 const REACH: Span = Span(7 * 86_400);
@@ -19,7 +18,7 @@ const REACH: Span = Span(7 * 86_400);
 /// A user's key and credentials.
 #[derive(Clone)]
 pub struct Signer {
-    pub key: SigningKey,
+    pub key: UserKey,
     /// The credentials in the grid that was asked for; an open grid needs none.
     pub chain: Option<Chain>,
 }
@@ -30,7 +29,8 @@ impl Signer {
     /// a request that is taken over; the new one is the next.
     ///
     /// # Errors
-    /// [`TrustFileError::Trust`] when the request is too large for a signed one, or its window is over.
+    /// [`TrustFileError::Trust`] when the request is too large for a signed one, or its window is over, [`TrustFileError::Agent`] when an
+    /// agent does not sign it.
     pub fn sign(
         &self,
         grid: &str,
@@ -47,7 +47,7 @@ impl Signer {
         let term = last.map_or(RequestStatement::FIRST_TERM, |last| last.saturating_add(1));
         let labels = Labels::default();
         let statement = RequestStatement { grid, entry_point, id, request, term, issued: now, expires, labels };
-        let request = SignedText::sign(&statement, &self.key)?;
+        let request = self.key.sign(&statement)?;
         Ok(Authorization { request, user: self.chain.clone(), entry_point: None })
     }
 }

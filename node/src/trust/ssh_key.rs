@@ -4,7 +4,11 @@
 
 use russh::keys::{
     Algorithm, PrivateKey, PublicKey,
-    ssh_key::{self, LineEnding, private::Ed25519Keypair},
+    ssh_key::{
+        self, LineEnding,
+        private::Ed25519Keypair,
+        public::{Ed25519PublicKey, KeyData},
+    },
 };
 
 /// Longest line of a public key, in bytes.
@@ -48,6 +52,11 @@ pub fn read(line: &str) -> Result<PublicKey, KeyError> {
 /// The key that a seed stands for.
 pub fn private(seed: &[u8; 32]) -> PrivateKey {
     PrivateKey::from(Ed25519Keypair::from_seed(seed))
+}
+
+/// The public key with these bytes.
+pub fn public(bytes: &[u8; 32]) -> PublicKey {
+    PublicKey::from(KeyData::Ed25519(Ed25519PublicKey(*bytes)))
 }
 
 /// The seed of a private key's file.

@@ -20,6 +20,7 @@ use super::{
     grid_file::GridFile,
     issue::member,
     signing::Signer,
+    user_key::{AgentKey, UserKey},
 };
 
 const BYTES_MAX: u64 = 64 * 1024;
@@ -60,7 +61,38 @@ impl Wallet {
         &self.key_file
     }
 
-    /// The user's key, if there is one.
+    /// The key that signs for the user, if there is one.
+    ///
+    /// # Errors
+    /// As for [`UserKey::load`].
+    pub fn user_key(&self) -> Result<Option<UserKey>, TrustFileError> {
+        UserKey::load(&self.key_file)
+    }
+
+    /// The key that signs for the user, made if need be.
+    ///
+    /// # Errors
+    /// As for [`UserKey::load`].
+    pub fn user_key_or_new(&self) -> Result<UserKey, TrustFileError> {
+        match self.user_key()? {
+            Some(key) => Ok(key),
+            None => self.key_or_new().map(UserKey::from),
+        }
+    }
+
+    /// Takes the key of an SSH agent as the user's own; the one that is there stays.
+    ///
+    /// # Errors
+    /// [`TrustFileError::Exists`] when another one is there.
+    pub fn take_agent_key(&self, key: &AgentKey) -> Result<(), TrustFileError> {
+        match self.user_key()? {
+            Some(UserKey::Agent(own)) if own.line() == key.line() => Ok(()),
+            Some(_) => Err(TrustFileError::Exists { path: self.key_file.clone() }),
+            None => files::create(&self.key_file, &format!("{}\n", key.line())),
+        }
+    }
+
+    /// The user's key, if it is in a file.
     ///
     /// # Errors
     /// [`TrustFileError`] when the file is no key, or others can read it.
@@ -153,7 +185,7 @@ impl Wallet {
     /// Who signs requests in `grid` from this wallet: the key, with the credential of a user or else of an admin. None
     /// without a key.
     pub fn signer(&self, grid: &str) -> Result<Option<Signer>, TrustFileError> {
-        let Some(key) = self.key()? else { return Ok(None) };
+        let Some(key) = self.user_key()? else { return Ok(None) };
         let chain = match self.credential(grid, Role::User)? {
             Some(chain) => Some(chain),
             None => self.credential(grid, Role::Admin)?,

@@ -118,6 +118,8 @@ fn the_first_failure_ends_all_where_that_is_wanted_and_bad_files_run_nothing() {
     let empty = run(&mut each(&first, &file_of(directory.path(), "# nothing\n\n"), &[]));
     assert_eq!(empty.code, Some(64), "{empty:?}");
     assert!(empty.err.contains("tasks.txt: there is no command in it"), "{empty:?}");
+    let left = run(&mut each(&first, &file_of(directory.path(), "true\n"), &["--detach"]));
+    assert!(left.code == Some(64) && left.err.contains("nohup"), "{left:?}");
     let both = run(&mut each(&first, &file_of(directory.path(), "true\n"), &["--", "true"]));
     assert_eq!(both.code, Some(64), "{both:?}");
 }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use broker::trust::{Holder, PublicKey, Role, Subject, credential::is_name};
+use broker::trust::{Holder, Role, Subject, credential::is_name};
 use serde::Serialize;
 
 use super::{Context, grid::site_name};
@@ -118,7 +118,7 @@ fn accept(
         let site = DataDir::open(directory)?.identity()?.site_id().clone();
         (Subject::Site(site.clone()), site.to_string())
     } else {
-        let key = PublicKey::of(&wallet.key_or_new()?);
+        let key = wallet.user_key_or_new()?.public();
         (Subject::Key(key), key.fingerprint())
     };
     let now = context.time();

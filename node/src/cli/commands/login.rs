@@ -1,4 +1,4 @@
-//! `kolo login`: the user's key, made or taken from SSH.
+//! `kolo login`: the user's key, made, or taken from a file or the agent of SSH.
 //!
 //! Invariant: a key that is there is never replaced.
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{Context, join::user_directory, whoami::Who};
 use crate::{
     cli::{args::LoginArgs, error::CliError, exit::Exit},
-    trust::Wallet,
+    trust::{AgentKey, TrustFileError, Wallet},
 };
 
 /// Runs the command.
@@ -16,9 +16,13 @@ use crate::{
 /// [`CliError`] when the key cannot be taken, or another one is there.
 pub fn run(context: &mut Context, args: &LoginArgs) -> Result<Exit, CliError> {
     let wallet = Wallet::at(&user_directory(context)?);
-    match &args.ssh_key {
-        None => drop(wallet.key_or_new()?),
-        Some(file) => take(&wallet, file)?,
+    match (&args.ssh_key, &args.agent) {
+        (Some(file), _) => take(&wallet, file)?,
+        (None, Some(which)) => {
+            let key = AgentKey::find(which.as_deref())?;
+            wallet.take_agent_key(&key).map_err(another)?;
+        }
+        (None, None) => drop(wallet.user_key_or_new()?),
     }
     let who = Who::of(&wallet)?.ok_or_else(|| CliError::failed("the key is gone again"))?;
     context.done(&who)
@@ -27,7 +31,12 @@ pub fn run(context: &mut Context, args: &LoginArgs) -> Result<Exit, CliError> {
 fn take(wallet: &Wallet, file: &Path) -> Result<(), CliError> {
     let missing = || CliError::Usage(format!("--ssh-key: there is no {}", file.display()));
     let key = Wallet::of_key(file).key()?.ok_or_else(missing)?;
+    wallet.take_key(&key).map_err(another)
+}
+
+/// Another key is there.
+fn another(error: TrustFileError) -> CliError {
     let hint =
         "the key that is there may be known to grids; take this one in another place with --data-dir, or move it away";
-    wallet.take_key(&key).map_err(|error| CliError::from(error).hinted(hint))
+    CliError::from(error).hinted(hint)
 }

@@ -46,6 +46,7 @@ pub mod upkeep;
 pub mod usage;
 pub mod wait;
 mod waiting;
+pub mod watch;
 pub mod whoami;
 
 use std::path::{self, PathBuf};
@@ -97,6 +98,11 @@ impl Context {
     /// The same, with the key that the user has named when there is no token.
     fn connect_as(&self, key: &KeyArgs) -> Result<Client, CliError> {
         connection::connect(&self.global, &self.surroundings, &self.keys(key)?)
+    }
+
+    /// A connection in which the user's key signs all calls, whether or not there is a token.
+    fn connect_by_key(&self, key: &KeyArgs) -> Result<Client, CliError> {
+        connection::connect_by_key(&self.global, &self.surroundings, &self.keys(key)?)
     }
 
     /// What a request without a budget may cost, if the user has said so.

@@ -6,6 +6,7 @@ use super::Context;
 use crate::{
     api::session::OneTimeLink,
     cli::{
+        args::OpenArgs,
         error::CliError,
         exit::Exit,
         output::{Look, Report},
@@ -13,8 +14,13 @@ use crate::{
     text::{safe::safe, time::format_duration},
 };
 
-pub fn run(context: &mut Context) -> Result<Exit, CliError> {
-    let link: OneTimeLink = context.connect()?.post("/v1/links", &())?;
+/// Runs the command.
+///
+/// # Errors
+/// [`CliError`] when nobody may be signed in.
+pub fn run(context: &mut Context, args: &OpenArgs) -> Result<Exit, CliError> {
+    let client = if args.as_user { context.connect_by_key(&args.key)? } else { context.connect_as(&args.key)? };
+    let link: OneTimeLink = client.post("/v1/links", &())?;
     context.done(&link)
 }
 

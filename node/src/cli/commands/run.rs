@@ -56,6 +56,13 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
             "--in: the reservation stands; what describes a new one goes without it".to_owned(),
         ));
     }
+    if args.each.is_some() && args.detach {
+        return Err(CliError::Usage(
+            "--detach: this very command hands the lines of --each out, so it has to go on; keep it without its terminal, as nohup \
+             kolo run --each FILE ... > lines.log 2>&1 &, or by systemd-run --user"
+                .to_owned(),
+        ));
+    }
     let mut environment = environment(&args.env)?;
     if args.pty
         && let Ok(kind) = env::var("TERM")

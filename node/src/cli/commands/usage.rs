@@ -1,13 +1,17 @@
-//! `kolo usage`: what this site has earned with its hosts, and what the requests of this node have cost.
+//! `kolo usage`: what this site has earned with its hosts, what the requests of this node have cost, and what was used of what was reserved.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use broker::{cost::Cost, time::Time};
+use broker::{
+    cost::Cost,
+    ids::SiteId,
+    time::{Time, Window},
+};
 use jiff::{Timestamp, tz::TimeZone};
 
 use super::Context;
 use crate::{
-    api::accounts::{AccountLine, AccountState, Accounts},
+    api::accounts::{AccountLine, AccountState, Accounts, UsedLine},
     cli::{
         args::{UsageArgs, UsageBy},
         error::CliError,
@@ -18,7 +22,7 @@ use crate::{
 };
 
 /// What is said where nothing costs anything.
-const NOTHING: &str = "nothing has cost anything yet\n";
+const NOTHING: &str = "nothing has cost anything yet, and no command has run on what was reserved here\n";
 
 /// Runs the command.
 ///
@@ -77,11 +81,11 @@ impl Usage {
         [("earned", &self.accounts.earned), ("spent", &self.accounts.spent)]
     }
 
-    fn group(&self, line: &AccountLine) -> String {
+    fn group(&self, user: &str, (site, name): (&SiteId, &str), window: Window) -> String {
         match self.by {
-            UsageBy::User => safe(&line.user),
-            UsageBy::Site => site_text(line.site.as_str(), &line.site_name),
-            UsageBy::Month => month(line.window.start, &self.zone),
+            UsageBy::User => safe(user),
+            UsageBy::Site => site_text(site.as_str(), name),
+            UsageBy::Month => month(window.start, &self.zone),
         }
     }
 
@@ -89,22 +93,49 @@ impl Usage {
         let mut rows = Vec::new();
         for (side, lines) in self.sides() {
             let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
-            lines.iter().for_each(|line| sums.entry(self.group(line)).or_default().add(line));
+            for line in lines {
+                let group = self.group(&line.user, (&line.site, &line.site_name), line.window);
+                sums.entry(group).or_default().add(line);
+            }
             rows.extend(sums.into_iter().map(|(group, Sum { reservations, agreed, charged, open })| {
                 let costs = [agreed, charged, open].map(|cost| cost.to_string());
                 let [agreed, charged, open] = costs;
                 [side.to_owned(), group, reservations.to_string(), agreed, charged, open]
             }));
         }
-        if rows.is_empty() {
-            return NOTHING.to_owned();
+        let header = ["", self.by.heading(), "PARTS", "RESERVED", "TO PAY", "AT MOST"];
+        let costs = (!rows.is_empty()).then(|| columns(look, header, rows));
+        let tables: Vec<String> = costs.into_iter().chain(self.used(look)).collect();
+        if tables.is_empty() { NOTHING.to_owned() } else { tables.join("\n") }
+    }
+
+    /// What was used of what was reserved here; none where nothing was.
+    fn used(&self, look: &Look) -> Option<String> {
+        let mut sums: BTreeMap<String, [u64; 5]> = BTreeMap::new();
+        for line in &self.accounts.used {
+            let UsedLine { reserved_s, used_ms, cpu_ms, runs, .. } = *line;
+            let sum = sums.entry(self.group(&line.user, (&line.site, &line.site_name), line.window)).or_default();
+            for (sum, more) in sum.iter_mut().zip([1, runs, reserved_s.saturating_mul(1000), used_ms, cpu_ms]) {
+                *sum = sum.saturating_add(more);
+            }
         }
-        columns(look, ["", self.by.heading(), "PARTS", "RESERVED", "TO PAY", "AT MOST"], rows)
+        let row = |(group, [reservations, runs, reserved_ms, used_ms, cpu_ms]): (String, [u64; 5])| {
+            let percent = used_ms.saturating_mul(100).checked_div(reserved_ms).unwrap_or(0);
+            let [reserved, used, cpu] = [reserved_ms, used_ms, cpu_ms].map(|ms| format!("{:.2}", ms as f64 / 3.6e6));
+            let counts = [reservations, runs].map(|count| count.to_string());
+            let [reservations, runs] = counts;
+            ["used".to_owned(), group, reservations, runs, reserved, used, format!("{percent}%"), cpu]
+        };
+        let by = self.by.heading();
+        let header = ["", by, "RESERVATIONS", "RUNS", "HOST-HOURS", "USED", "", "PROCESSOR-HOURS"];
+        (!sums.is_empty()).then(|| columns(look, header, sums.into_iter().map(row)))
     }
 
     /// Every line by itself, for a spreadsheet.
     fn csv(&self) -> String {
-        let mut text = "side,user,site,site_name,request,start,end,seats,state,agreed,charged\n".to_owned();
+        let mut text =
+            "side,user,site,site_name,request,start,end,seats,state,agreed,charged,runs,reserved_s,used_s,cpu_s\n"
+                .to_owned();
         for (side, lines) in self.sides() {
             for line in lines {
                 let state = match line.state {
@@ -119,10 +150,20 @@ impl Usage {
                 // Writing to a String cannot fail.
                 let _ = writeln!(
                     text,
-                    "{side},{user},{site},{name},{},{start},{end},{seats},{state},{agreed},{charged}",
+                    "{side},{user},{site},{name},{},{start},{end},{seats},{state},{agreed},{charged},,,,",
                     quoted(request.as_str())
                 );
             }
+        }
+        for line in &self.accounts.used {
+            let UsedLine { site, request, window, seats, runs, reserved_s, used_ms, cpu_ms, .. } = line;
+            let [user, name, request] = [&line.user, &line.site_name, request.as_str()].map(quoted);
+            let ([used, cpu], (start, end)) =
+                ([used_ms, cpu_ms].map(|ms| *ms as f64 / 1e3), (window.start.0, window.end.0));
+            let _ = writeln!(
+                text,
+                "used,{user},{site},{name},{request},{start},{end},{seats},,,,{runs},{reserved_s},{used:.3},{cpu:.3}"
+            );
         }
         text
     }
@@ -146,10 +187,7 @@ impl Report for Usage {
 
 #[cfg(test)]
 mod tests {
-    use broker::{
-        ids::{RequestId, SiteId},
-        time::Window,
-    };
+    use broker::ids::RequestId;
 
     use super::*;
     use crate::cli::{output::OutputFormat, samples::printed};
@@ -175,7 +213,7 @@ mod tests {
             line("ada", "r3", 1_793_000_000, (700, 0), AccountState::Stands),
         ];
         let spent = vec![line("ada", "r4", 1_793_000_000, (900, 900), AccountState::Open)];
-        Usage { accounts: Accounts { earned, spent, is_cut: false }, by, is_csv, zone: TimeZone::UTC }
+        Usage { accounts: Accounts { earned, spent, used: Vec::new(), is_cut: false }, by, is_csv, zone: TimeZone::UTC }
     }
 
     #[test]
@@ -196,6 +234,33 @@ mod tests {
         let text = usage(UsageBy::User, true).csv();
         assert_eq!(text.lines().count(), 5);
         assert!(text.contains("earned,\"'=bob\",12D3KooWaaaa1111,\"alpha\",\"r2\","), "{text}");
-        assert!(text.ends_with(",2,open,0.90,0.90\n"), "{text}");
+        assert!(text.ends_with(",2,open,0.90,0.90,,,,\n"), "{text}");
+    }
+
+    #[test]
+    fn what_was_used_stands_beside_what_was_reserved() {
+        let used = |request: &str, reserved_s: u64, used_ms: u64| UsedLine {
+            user: "ada".to_owned(),
+            site: SiteId::new("12D3KooWaaaa1111").unwrap(),
+            site_name: "alpha".to_owned(),
+            request: RequestId::new(request).unwrap(),
+            window: Window { start: Time(0), end: Time(3600) },
+            seats: 2,
+            runs: 3,
+            reserved_s,
+            used_ms,
+            cpu_ms: 900_000,
+        };
+        let lines = vec![used("r1", 7200, 5_400_000), used("r2", 7200, 0)];
+        let accounts = Accounts { earned: Vec::new(), spent: Vec::new(), used: lines, is_cut: false };
+        let usage = Usage { accounts, by: UsageBy::User, is_csv: false, zone: TimeZone::UTC };
+        assert_eq!(
+            printed(&usage, OutputFormat::Table),
+            "      USER  RESERVATIONS  RUNS  HOST-HOURS  USED       PROCESSOR-HOURS\n\
+             used  ada   2             6     4.00        1.50  37%  0.50\n"
+        );
+        let csv = usage.csv();
+        let row = "used,\"ada\",12D3KooWaaaa1111,\"alpha\",\"r1\",0,3600,2,,,,3,7200,5400.000,900.000\n";
+        assert!(csv.contains(row), "{csv}");
     }
 }

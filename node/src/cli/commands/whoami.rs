@@ -2,7 +2,6 @@
 
 use std::{fmt::Write as _, path::PathBuf};
 
-use broker::trust::PublicKey;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -26,7 +25,7 @@ pub struct Who {
     key: String,
     /// The same in the form of SSH.
     ssh_key: String,
-    /// The file with the private one.
+    /// The file with the private one, or with the name of that of an agent.
     file: PathBuf,
     /// Who he is in grids.
     members: Vec<Named>,
@@ -50,10 +49,10 @@ impl Who {
     /// # Errors
     /// [`CliError`] when a file cannot be used.
     pub fn of(wallet: &Wallet) -> Result<Option<Who>, CliError> {
-        let Some(key) = wallet.key()? else { return Ok(None) };
-        let line = ssh_key::line(ssh_key::private(key.as_bytes()).public_key());
+        let Some(key) = wallet.user_key()?.map(|key| key.public()) else { return Ok(None) };
+        let line = ssh_key::line(&ssh_key::public(key.as_bytes()));
         Ok(Some(Who {
-            key: PublicKey::of(&key).to_string(),
+            key: key.to_string(),
             ssh_key: line.map_err(|error| CliError::failed(error.to_string()))?,
             file: wallet.key_path().to_owned(),
             members: wallet.names()?,

@@ -7,7 +7,6 @@ use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use broker::time::Time;
 use data_encoding::HEXLOWER;
-use ed25519_dalek::SigningKey;
 use tokio::{
     io::{AsyncRead, AsyncWriteExt as _},
     sync::mpsc,
@@ -31,7 +30,7 @@ use crate::{
         opening::{FromUser, Wish},
     },
     runtime::clock::unix_ms,
-    trust::{TrustFileError, random_bytes},
+    trust::{TrustFileError, UserKey, random_bytes},
 };
 
 /// How long a run that was started is looked for after a cut.
@@ -102,7 +101,7 @@ pub fn nonce() -> Result<String, TrustFileError> {
 #[derive(Clone)]
 pub enum Opener {
     /// The user.
-    Key(Box<SigningKey>),
+    Key(UserKey),
     /// The node, for its operator.
     Node,
 }

@@ -15,7 +15,11 @@ use std::{
 
 use nix::{
     libc::{O_DIRECTORY, O_NOFOLLOW, SIGKILL},
-    sys::signal::{Signal, killpg},
+    sys::{
+        resource::{UsageWho, getrusage},
+        signal::{Signal, killpg},
+        time::{TimeVal, TimeValLike as _},
+    },
     unistd::{Gid, Pid, Uid, fchown, mkdtemp},
 };
 use tokio::{
@@ -38,6 +42,7 @@ use crate::{
         files::{serve, tree::Tree},
         frame::{End, REASON_BYTES_MAX, reason},
         processes,
+        used::{self, RunUse},
     },
     runtime::clock::unix_ms,
 };
@@ -87,6 +92,26 @@ fn keep_end(keeper: &Keeper, end: &End) {
     if let Err(error) = keeper.directory.write_ended(end) {
         eprintln!("the end {end:?} cannot be kept: {error}");
     }
+}
+
+/// Writes down what the command has used, for the site's owner.
+fn note_use(keeper: &Keeper, task: &Task, started_ms: u64) {
+    // It stands beside the directory of all runs: those of single ones are two levels below that.
+    let Some(beside) = keeper.directory.path().ancestors().nth(3) else { return };
+    let cpu_ms = keeper.cgroup.get().and_then(Cgroup::cpu_ms).or_else(waited_for_cpu_ms).unwrap_or(0);
+    let (order, user) = (&task.order, task.user);
+    let (request, seat, run) = (order.request.clone(), order.seat, order.run.0);
+    let line = used::Line::Run(RunUse { user, request, seat, run, started_ms, ended_ms: unix_ms(), cpu_ms });
+    if let Err(error) = used::add(beside, &line) {
+        eprintln!("what the command has used cannot be written down: {error}");
+    }
+}
+
+/// How long all processes were on processors that this one has waited for, in milliseconds.
+fn waited_for_cpu_ms() -> Option<u64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
+    let ms = |time: TimeVal| time.num_milliseconds();
+    u64::try_from(ms(usage.user_time()) + ms(usage.system_time())).ok()
 }
 
 /// A command that waits at the barrier.
@@ -202,6 +227,7 @@ impl Prepared {
         if let Err(why) = self.start(keeper).await {
             return End::Failed(reason(&why));
         }
+        let started_ms = unix_ms();
         let copied = tokio::task::spawn_local(self.streams.copy(keeper.clone()));
         let pid = self.pid;
         let (status, stopped) = watch(keeper, task, &mut self.child, pid).await;
@@ -218,6 +244,7 @@ impl Prepared {
         };
         // Known from here on, whatever becomes of the last words.
         keep_end(keeper, &end);
+        note_use(keeper, task, started_ms);
         remove_left(keeper, task);
         drain(keeper, copied).await;
         if let (End::Code(0), Some(stop @ Stop::Broken(_))) = (&end, keeper.state().stop.clone()) {

@@ -11,7 +11,7 @@ mod log;
 mod message;
 mod next;
 mod parts;
-mod process;
+pub mod process;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -24,7 +24,6 @@ use broker::{
     ledger::{Booking, Ledger, Unusable},
     protocol::{AttemptId, Grant},
     time::{Span, Time},
-    trust::{RequestStatement, SignedText},
 };
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -50,6 +49,7 @@ use crate::{
         span::of_request,
     },
     site::{
+        promises::base_named_by,
         task::{OwnSite, SharedLedger},
         usable::Usable,
     },
@@ -384,14 +384,6 @@ impl Activator {
 /// What the hook runs for: confirmed bookings of users. The owner's own work is none.
 fn reservations(ledger: &Ledger) -> impl Iterator<Item = &Booking> {
     ledger.bookings().filter(|booking| !booking.is_held() && !ledger.is_local(&booking.attempt))
-}
-
-/// The request whose reservation the user's signed request says it lengthens.
-pub fn base_named_by(statement: &SignedText) -> Option<RequestId> {
-    // A signature takes a while to check, and most texts do not have the key.
-    let may_be = statement.text.contains("\"extends\"");
-    let statement = may_be.then(|| statement.open::<RequestStatement>().ok()).flatten()?;
-    statement.request.extends().cloned()
 }
 
 /// Whether the hook has made the hosts usable, as far as it ever will.

@@ -15,6 +15,7 @@ use super::*;
 use crate::storage::{
     activation::ActivationRecord,
     entry::{self, Entry, State, Table},
+    notice::NoticeRecord,
     sector::{self, SECTOR_BYTES},
     tied::TiedRecord,
     waiting::WaitingRecord,
@@ -163,6 +164,11 @@ fn waiting() -> WaitingRecord {
     serde_json::from_str(&text).unwrap()
 }
 
+fn notice() -> NoticeRecord {
+    let text = r#"{"request":"r","told":{"heard":"reserved","lost":[[2,"s","h"]]},"number":3,"begun":{"event":"start","tries":2}}"#;
+    serde_json::from_str(text).unwrap()
+}
+
 /// Two whose seats float, and have floated.
 fn floating() -> Vec<BookingRecord> {
     let [class, host] = ["n", "n-1"].map(|name| HostId::new(name).unwrap());
@@ -187,6 +193,8 @@ fn one_of_each() -> Vec<(String, Entry)> {
         ("forget request", Change::ForgetRequest(request("r", 0).id)),
         ("put activation", Change::Activation(Box::new(activation()))),
         ("forget activation", Change::ForgetActivation(activation().attempt)),
+        ("put notice", Change::Notice(Box::new(notice()))),
+        ("forget notice", Change::ForgetNotice(notice().request)),
         ("charge", Change::Ledger(Record::Charge(charge()))),
         ("put waiting", Change::Waiting(Box::new(waiting()))),
         ("forget waiting", Change::ForgetWaiting(waiting().id)),

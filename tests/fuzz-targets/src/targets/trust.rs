@@ -46,7 +46,8 @@ fn call(data: &[u8]) {
 }
 
 fn golden_call() -> Vec<Vec<u8>> {
-    let signed = sign_call(&testing::key(3), "GET", "/v1/requests?limit=5", "00ff", &site("a")).expect("a short path");
+    let signed =
+        sign_call(&testing::key(3).into(), "GET", "/v1/requests?limit=5", "00ff", &site("a")).expect("a short path");
     vec![signed.into_bytes()]
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use broker::{
     time::{Span, Time},
-    trust::{Gate, OwnerPolicy, PublicKey, Role, Subject},
+    trust::{Gate, OwnerPolicy, Role, Subject},
 };
 use discovery::Identity;
 use jiff::tz::TimeZone;
@@ -74,7 +74,7 @@ fn own_subject(directory: &Path, role: Role) -> Option<Subject> {
         let identity = Identity::load(&directory.join(IDENTITY_FILE)).ok()?;
         return Some(Subject::Site(identity.site_id().clone()));
     }
-    Wallet::at(directory).key().ok().flatten().map(|key| Subject::Key(PublicKey::of(&key)))
+    Wallet::at(directory).user_key().ok().flatten().map(|key| Subject::Key(key.public()))
 }
 
 fn check_one(
@@ -121,6 +121,8 @@ fn check_one(
 
 #[cfg(test)]
 mod tests {
+    use broker::trust::PublicKey;
+
     use super::{super::finding::Level, *};
     use crate::{
         storage::data_dir::DataDir,

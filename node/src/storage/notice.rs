@@ -1,0 +1,129 @@
+//! What is on disk of the notices about one request: what people have been told of it last.
+//!
+//! Invariant: a notice that was taken, or given up, never goes out again, and no two have the same number.
+
+use std::collections::BTreeSet;
+
+use broker::ids::{HostId, RequestId, SeatNumber, SiteId};
+use serde::{Deserialize, Serialize};
+
+/// What people are told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NoticeEvent {
+    /// It has come to an end without a reservation.
+    Failed,
+    /// It has a reservation.
+    Reserved,
+    /// Hosts are lost, and others are left.
+    Degraded,
+    /// All of its hosts are lost.
+    Lost,
+    /// Hosts are there again for all that were lost.
+    Repaired,
+    /// Its window has begun.
+    Start,
+    /// Its window is over.
+    End,
+    /// It was taken back.
+    Cancelled,
+}
+
+impl NoticeEvent {
+    /// Its name in variables and logs; JSON has the same.
+    pub fn name(self) -> &'static str {
+        match self {
+            NoticeEvent::Failed => "failed",
+            NoticeEvent::Reserved => "reserved",
+            NoticeEvent::Degraded => "degraded",
+            NoticeEvent::Lost => "lost",
+            NoticeEvent::Repaired => "repaired",
+            NoticeEvent::Start => "start",
+            NoticeEvent::End => "end",
+            NoticeEvent::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// How far people have heard of a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Heard {
+    #[default]
+    Nothing,
+    Reserved,
+    Started,
+    /// It is over: nothing more comes.
+    Over,
+}
+
+/// What people were told of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    pub heard: Heard,
+    /// The seats that are lost, each with the host that it had.
+    pub lost: BTreeSet<(SeatNumber, SiteId, HostId)>,
+}
+
+/// A notice that has not been taken yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BegunNotice {
+    pub event: NoticeEvent,
+    /// How often it has gone out, this time included.
+    pub tries: u32,
+}
+
+/// What is on disk of the notices about one request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoticeRecord {
+    pub request: RequestId,
+    pub told: Told,
+    /// How many notices have been begun; the number of the last one.
+    pub number: u32,
+    /// The last one, until it is taken or given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<BegunNotice>,
+}
+
+impl NoticeRecord {
+    /// That of a request of which people have heard this much by themselves.
+    pub fn new(request: RequestId, told: Told) -> NoticeRecord {
+        NoticeRecord { request, told, number: 0, begun: None }
+    }
+
+    /// `event` goes out, for the first time or again.
+    pub fn begin(&mut self, event: NoticeEvent) {
+        match &mut self.begun {
+            Some(begun) if begun.event == event => begun.tries = begun.tries.saturating_add(1),
+            _ => {
+                self.number = self.number.saturating_add(1);
+                self.begun = Some(BegunNotice { event, tries: 1 });
+            }
+        }
+    }
+
+    /// What goes out was taken or given up: people have heard this now.
+    pub fn finish(&mut self, told: Told) {
+        self.told = told;
+        self.begun = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_goes_out_again_keeps_its_number_and_another_one_never_has_it() {
+        let mut record = NoticeRecord::new(RequestId::new("r").unwrap(), Told::default());
+        let begun = |record: &NoticeRecord| (record.number, record.begun.as_ref().map(|begun| begun.tries));
+        record.begin(NoticeEvent::Reserved);
+        record.begin(NoticeEvent::Reserved);
+        assert_eq!(begun(&record), (1, Some(2)));
+        // What was to be said is true no more.
+        record.begin(NoticeEvent::Cancelled);
+        assert_eq!(begun(&record), (2, Some(1)));
+        record.finish(Told { heard: Heard::Over, ..Told::default() });
+        assert_eq!(begun(&record), (2, None));
+    }
+}
