@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 
 use super::{
+    matching,
     pairing::{Group, Roles, Thresholds, groups},
     problem::{Job, Needs, Placed, Placement, Problem, RESOURCES_MAX, Sized},
     room::Room,
@@ -50,6 +51,12 @@ pub(in crate::batch) fn set(problem: &Problem, roles: Roles, thresholds: Thresho
 /// The partition form: the jobs of a group follow each other.
 pub(in crate::batch) fn partition(problem: &Problem, roles: Roles, thresholds: Thresholds, turns: Turns) -> Placed {
     in_turn(problem, turns, groups(problem, roles, thresholds), false)
+}
+
+/// The pairs that save most host time, each placed as one job, with either's turn first.
+pub(in crate::batch) fn matched(problem: &Problem) -> [Placed; 2] {
+    let groups = matching::groups(problem);
+    [Turns::Longest, Turns::Highest].map(|turns| in_turn(problem, turns, groups.clone(), true))
 }
 
 fn in_turn(problem: &Problem, turns: Turns, mut groups: Vec<Group>, as_one: bool) -> Placed {

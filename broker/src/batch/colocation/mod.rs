@@ -4,6 +4,7 @@
 
 mod best;
 mod forms;
+mod matching;
 #[cfg(test)]
 mod matching_tests;
 mod pairing;
@@ -16,7 +17,7 @@ mod tests;
 pub use self::pairing::Thresholds;
 pub(super) use self::{
     best::search,
-    forms::{Turns, partition, plain, set},
+    forms::{Turns, matched, partition, plain, set},
     pairing::Roles,
     problem::{Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Worth},
 };

@@ -10,8 +10,8 @@ use crate::{
     batch::{
         BatchError, BatchObjective, Order,
         colocation::{
-            Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Roles, Thresholds, Turns, Worth, partition, plain,
-            search, set,
+            Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Roles, Thresholds, Turns, Worth, matched, partition,
+            plain, search, set,
         },
         policy::Policy,
         run::Run,
@@ -150,10 +150,12 @@ fn best(problem: &Problem, paired: Option<(Roles, Thresholds)>, turns: Turns, wa
     let forms = paired.map(|(roles, thresholds)| {
         [set(problem, roles, thresholds, turns), partition(problem, roles, thresholds, turns)]
     });
+    let valued = |placed: Placed| (problem.worth(&placed), placed);
     let begun = forms.into_iter().flatten().chain([plain(problem, turns), plain(problem, Turns::Longest)]);
-    let begun: Vec<(Worth, Placed)> = begun.map(|placed| (problem.worth(&placed), placed)).collect();
+    let mut begun: Vec<(Worth, Placed)> = begun.map(valued).collect();
     let limit = begun.iter().map(|(worth, _)| worth.makespan).max().unwrap_or(0);
-    let best = begun.into_iter().min_by_key(|(worth, _)| *worth);
+    begun.extend(matched(problem).map(valued));
+    let best = begun.into_iter().filter(|(worth, _)| worth.makespan <= limit).min_by_key(|(worth, _)| *worth);
     best.map(|(_, placed)| search(problem, &placed, limit, watch)).unwrap_or_default()
 }
 
