@@ -19,39 +19,86 @@ pub(super) struct Ask {
     pub starts_alone: bool,
 }
 
-/// When a host has room for some amounts, in ascending order; no two touch.
+/// When a host has room for some amounts.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    from_s: i64,
+    end_s: i64,
+    /// The number of the next one that is longer, or how many there are: where this one is too short, all between are.
+    longer: usize,
+}
+
+impl Gap {
+    /// The last gap has no end, and no other is as long.
+    fn length_s(&self) -> i64 {
+        if self.end_s == i64::MAX { self.end_s } else { self.end_s.saturating_sub(self.from_s) }
+    }
+}
+
+/// All such gaps in ascending order; no two touch.
 #[derive(Debug, Clone)]
 struct Gaps {
     amounts: Amounts,
-    gaps: Vec<(i64, i64)>,
-    /// The longest of each [`BLOCK`] gaps.
-    longest_s: Vec<i64>,
+    gaps: Vec<Gap>,
+    /// The steps have changed since.
+    is_stale: bool,
 }
 
-/// Gaps that are passed over at once when none of them is long enough.
-const BLOCK: usize = 16;
 /// Amounts whose gaps are kept: most jobs ask for what others ask for as well. At the bound the oldest makes room.
 const KEPT_MAX: usize = 8;
 
 impl Gaps {
     /// The first second from `from_s` on and not after `latest_s` at which a gap has so many seconds left; `i64::MAX` when none has.
     fn first(&self, from_s: i64, latest_s: i64, length_s: i64) -> i64 {
-        let mut at = self.gaps.partition_point(|(_, end_s)| *end_s <= from_s);
-        while let Some((gap_s, end_s)) = self.gaps.get(at) {
-            let start_s = from_s.max(*gap_s);
+        // Most ask from the present on, where the first gap is.
+        let is_first = self.gaps.first().is_none_or(|gap| gap.end_s > from_s);
+        let mut at = if is_first { 0 } else { self.gaps.partition_point(|gap| gap.end_s <= from_s) };
+        while let Some(gap) = self.gaps.get(at) {
+            let start_s = from_s.max(gap.from_s);
             if start_s > latest_s {
                 break;
             }
-            if self.longest_s[at / BLOCK] < length_s {
-                at = (at / BLOCK + 1) * BLOCK;
-                continue;
-            }
-            if *end_s >= start_s.saturating_add(length_s) {
+            if gap.end_s >= start_s.saturating_add(length_s) {
                 return start_s;
             }
-            at += 1;
+            // Of one that has begun before only a part counts.
+            at = if gap.from_s < from_s { at + 1 } else { gap.longer };
         }
         i64::MAX
+    }
+
+    /// Begins anew with these steps, each with whether there is room.
+    fn fill(&mut self, steps: impl Iterator<Item = (i64, i64, bool)>) {
+        self.gaps.clear();
+        for (from_s, end_s, _) in steps.filter(|(.., has_room)| *has_room) {
+            match self.gaps.last_mut() {
+                Some(last) if last.end_s == from_s => last.end_s = end_s,
+                _ => self.gaps.push(Gap { from_s, end_s, longer: 0 }),
+            }
+        }
+        for at in (0..self.gaps.len()).rev() {
+            let length_s = self.gaps[at].length_s();
+            let mut next = at + 1;
+            while self.gaps.get(next).is_some_and(|gap| gap.length_s() <= length_s) {
+                next = self.gaps[next].longer;
+            }
+            self.gaps[at].longer = next;
+        }
+        self.is_stale = false;
+    }
+
+    /// The same if what is taken from one second to another were free: the seconds at which a job is planned that asks for the same, and
+    /// of which this is none.
+    fn first_beside(&self, (from_s, latest_s): (i64, i64), length_s: i64, (own_s, own_end_s): (i64, i64)) -> i64 {
+        let first_s = self.first(from_s, latest_s, length_s);
+        // Only the gap that reaches up to the job becomes longer.
+        let before = self.gaps.partition_point(|gap| gap.from_s < own_s).checked_sub(1).map(|at| self.gaps[at]);
+        let Some(before) = before.filter(|gap| gap.end_s >= own_s) else { return first_s };
+        let behind = self.gaps.partition_point(|gap| gap.end_s < own_end_s);
+        let behind = self.gaps.get(behind).filter(|gap| gap.from_s <= own_end_s);
+        let end_s = behind.map_or(own_end_s, |gap| gap.end_s);
+        let start_s = from_s.max(before.from_s);
+        if start_s <= latest_s && end_s >= start_s.saturating_add(length_s) { first_s.min(start_s) } else { first_s }
     }
 }
 
@@ -60,11 +107,15 @@ impl Gaps {
 pub(super) struct Host {
     pub capacity: Amounts,
     steps: Vec<Step>,
-    /// As of the steps.
+    /// As of the steps, unless stale.
     kept: Vec<Gaps>,
 }
 
 const NOTHING: Amounts = [0; super::job::RESOURCES_MAX];
+
+fn has_room(capacity: &Amounts, taken: &Amounts, amounts: &Amounts) -> bool {
+    (0..amounts.len()).all(|at| taken[at] + amounts[at] <= capacity[at])
+}
 
 impl Host {
     pub fn new(capacity: Amounts) -> Host {
@@ -74,10 +125,6 @@ impl Host {
     /// Whether an empty host would do.
     pub fn could_hold(&self, amounts: &Amounts) -> bool {
         amounts.iter().zip(&self.capacity).all(|(amount, capacity)| amount <= capacity)
-    }
-
-    fn has_room(&self, taken: &Amounts, amounts: &Amounts) -> bool {
-        (0..amounts.len()).all(|at| taken[at] + amounts[at] <= self.capacity[at])
     }
 
     /// The step that this second is in.
@@ -95,34 +142,44 @@ impl Host {
         if ask.starts_alone {
             return self.first_by_steps(from_s, latest_s, ask);
         }
-        let at = self.kept.iter().position(|gaps| gaps.amounts == ask.amounts);
+        self.kept_gaps(ask.amounts).first(from_s, latest_s, ask.length_s)
+    }
+
+    /// The same, before the second at which the job itself is planned here, and as if it were not.
+    pub fn first_beside(&mut self, from_s: i64, latest_s: i64, ask: &Ask, planned_s: i64) -> i64 {
+        if ask.starts_alone {
+            // It has the host for itself at first, which no other shows as room.
+            let mut without = self.clone();
+            let end_s = planned_s.saturating_add(ask.length_s);
+            without.give_back(planned_s, planned_s.saturating_add(1), &self.capacity);
+            without.give_back(planned_s.saturating_add(1), end_s, &ask.amounts);
+            return without.first_by_steps(from_s, latest_s, ask);
+        }
+        let own = (planned_s, planned_s.saturating_add(ask.length_s));
+        self.kept_gaps(ask.amounts).first_beside((from_s, latest_s), ask.length_s, own)
+    }
+
+    fn kept_gaps(&mut self, amounts: Amounts) -> &Gaps {
+        let at = self.kept.iter().position(|gaps| gaps.amounts == amounts);
         let at = at.unwrap_or_else(|| {
             if self.kept.len() == KEPT_MAX {
                 self.kept.remove(0);
             }
-            let gaps = self.gaps(ask.amounts);
-            self.kept.push(gaps);
+            self.kept.push(Gaps { amounts, gaps: Vec::new(), is_stale: true });
             self.kept.len() - 1
         });
-        self.kept[at].first(from_s, latest_s, ask.length_s)
-    }
-
-    fn gaps(&self, amounts: Amounts) -> Gaps {
-        let mut gaps: Vec<(i64, i64)> = Vec::new();
-        for (at, step) in self.steps.iter().enumerate().filter(|(_, step)| self.has_room(&step.taken, &amounts)) {
-            let end_s = self.steps.get(at + 1).map_or(i64::MAX, |next| next.from_s);
-            match gaps.last_mut() {
-                Some(last) if last.1 == step.from_s => last.1 = end_s,
-                _ => gaps.push((step.from_s, end_s)),
-            }
+        let (steps, capacity) = (&self.steps, &self.capacity);
+        let kept = &mut self.kept[at];
+        if kept.is_stale {
+            let ends = steps.iter().skip(1).map(|next| next.from_s).chain([i64::MAX]);
+            kept.fill(
+                steps
+                    .iter()
+                    .zip(ends)
+                    .map(|(step, end_s)| (step.from_s, end_s, has_room(capacity, &step.taken, &amounts))),
+            );
         }
-        let longest = |block: &[(i64, i64)]| {
-            let lengths = block.iter().map(|(start_s, end_s)| end_s.saturating_sub(*start_s));
-            // The last gap has no end.
-            block.iter().map(|(_, end_s)| *end_s).filter(|end_s| *end_s == i64::MAX).chain(lengths).max()
-        };
-        let longest_s = gaps.chunks(BLOCK).filter_map(longest).collect();
-        Gaps { amounts, gaps, longest_s }
+        kept
     }
 
     /// [`Host::first`] of any job, step by step.
@@ -135,7 +192,7 @@ impl Host {
             }
             let end_s = self.steps.get(at + 1).map_or(i64::MAX, |next| next.from_s);
             let must_be_empty = ask.starts_alone && step.from_s <= start_s;
-            if !self.has_room(&step.taken, &ask.amounts) || (must_be_empty && step.taken != NOTHING) {
+            if !has_room(&self.capacity, &step.taken, &ask.amounts) || (must_be_empty && step.taken != NOTHING) {
                 start_s = end_s;
             } else if end_s >= start_s.saturating_add(ask.length_s) {
                 return start_s;
@@ -165,7 +222,7 @@ impl Host {
         if from_s >= to_s {
             return;
         }
-        self.kept.clear();
+        self.kept.iter_mut().for_each(|gaps| gaps.is_stale = true);
         let first = self.cut(from_s);
         let end = if to_s == i64::MAX { self.steps.len() } else { self.cut(to_s) };
         for step in &mut self.steps[first..end] {
@@ -195,7 +252,7 @@ impl Host {
         if first > 0 {
             self.steps.drain(..first);
             self.steps[0].from_s = i64::MIN;
-            self.kept.clear();
+            self.kept.iter_mut().for_each(|gaps| gaps.is_stale = true);
         }
     }
 }
@@ -222,9 +279,18 @@ mod tests {
                     host.take(from_s, to_s, &amounts);
                 }
                 for (from_s, latest_s, length_s, amount) in &asked {
-                    let ask = Ask { amounts: [*amount, 0, 0, 0], length_s: *length_s, starts_alone: false };
+                    let ask = Ask { amounts: [*amount, 0, 0, 0], length_s: *length_s, starts_alone: *length_s % 8 == 0 };
                     let expected = host.first_by_steps(*from_s, *latest_s, &ask);
                     prop_assert_eq!(host.first(*from_s, *latest_s, &ask), expected);
+                    // A job that is planned there, and would begin earlier.
+                    let planned_s = latest_s + 1;
+                    if host.fits(planned_s, &ask) {
+                        let mut with = host.clone();
+                        let alone_s = if ask.starts_alone { planned_s + 1 } else { planned_s };
+                        with.take(planned_s, alone_s, &[4, 0, 0, 0]);
+                        with.take(alone_s, planned_s + length_s, &ask.amounts);
+                        prop_assert_eq!(with.first_beside(*from_s, *latest_s, &ask, planned_s), expected);
+                    }
                 }
             }
         }

@@ -76,13 +76,38 @@ impl Room {
 
     /// The earliest place in a cluster from `from_s` on and not after `latest_s`.
     pub fn earliest(&mut self, job: &Job, cluster: usize, from_s: i64, latest_s: i64) -> Option<Place> {
+        self.earliest_beside(job, cluster, (from_s, latest_s), None)
+    }
+
+    /// The same of a job that is planned at `place`, which begins later, as if it were not.
+    pub fn earliest_beside(
+        &mut self,
+        job: &Job,
+        cluster: usize,
+        (from_s, latest_s): (i64, i64),
+        place: Option<&Place>,
+    ) -> Option<Place> {
         let (range, ask) = (self.cluster(cluster), job.ask());
         if job.hosts == 0 || range.len() < job.hosts {
             return None;
         }
+        let first = |number: usize, host: &mut Host, from_s: i64| match place {
+            Some(place) if place.hosts.binary_search(&number).is_ok() => {
+                host.first_beside(from_s, latest_s, &ask, place.start_s)
+            }
+            _ => host.first(from_s, latest_s, &ask),
+        };
         let hosts = &mut self.hosts[range.clone()];
         self.firsts.clear();
-        self.firsts.extend(hosts.iter_mut().map(|host| host.first(from_s, latest_s, &ask)));
+        // So many hosts may have no room in time.
+        let mut spare = range.len() - job.hosts;
+        for (number, host) in range.clone().zip(hosts.iter_mut()) {
+            let first_s = first(number, host, from_s);
+            if first_s == i64::MAX {
+                spare = spare.checked_sub(1)?;
+            }
+            self.firsts.push(first_s);
+        }
         let start_s = loop {
             self.sorted.clone_from(&self.firsts);
             // Before this second fewer hosts than needed take it together.
@@ -91,9 +116,9 @@ impl Room {
                 return None;
             }
             let mut free = 0;
-            for (first_s, host) in self.firsts.iter_mut().zip(hosts.iter_mut()) {
+            for ((first_s, number), host) in self.firsts.iter_mut().zip(range.clone()).zip(hosts.iter_mut()) {
                 if *first_s < nth_s {
-                    *first_s = host.first(nth_s, latest_s, &ask);
+                    *first_s = first(number, host, nth_s);
                 }
                 free += usize::from(*first_s == nth_s);
             }

@@ -328,15 +328,15 @@ impl Timetable {
             if clusters.is_empty() {
                 continue;
             }
-            self.room.take_out(&planned.job, &planned.place);
-            let earlier = |cluster: &usize| self.room.earliest(&planned.job, *cluster, now_s, start_s - 1);
-            if let Some(place) = clusters.iter().filter_map(earlier).min_by_key(|place| place.start_s) {
-                freed.add(&planned.place.hosts, *start_s, planned.end_s());
-                planned.place = place;
-                self.starts.remove(&(*start_s, *key));
-                self.starts.insert((planned.place.start_s, *key));
-            }
-            self.room.put(&planned.job, &planned.place);
+            let Planned { job, place: old, .. } = &*planned;
+            let earlier = |cluster: &usize| self.room.earliest_beside(job, *cluster, (now_s, start_s - 1), Some(old));
+            let Some(place) = clusters.iter().filter_map(earlier).min_by_key(|place| place.start_s) else { continue };
+            self.room.take_out(job, old);
+            self.room.put(job, &place);
+            freed.add(&old.hosts, *start_s, planned.end_s());
+            planned.place = place;
+            self.starts.remove(&(*start_s, *key));
+            self.starts.insert((planned.place.start_s, *key));
         }
     }
 }
