@@ -124,8 +124,6 @@ fn every_complaint_names_file_and_key() {
         ("contact = \"ssh {hots}\"", "site.toml: contact: {hots} is no place"),
         ("contact = \"a\\tb\"", "site.toml: contact: expected 1 to 256 bytes"),
         ("[activation]\nhok = []", "site.toml:2: activation.hok: unknown field"),
-        ("[notices]\nurl = \"ftp://a/\"", "notices.url: \"ftp://a/\" is no URL of a web server"),
-        ("[notices]\nurl = \"https://a/\"\ncommand = [\"/bin/sh\"]", "name one of the two"),
         ("[activation]\nhook = [\"/no/such\"]", "site.toml: activation.hook: /no/such: No such file"),
         ("[activation]\nhook = [\"site.toml\"]", "site.toml is no program: expected a file that may be run"),
         ("[activation]\ntimeout = \"60\"", "site.toml:2: activation.timeout: \"60\" has no unit"),
@@ -146,6 +144,17 @@ fn every_complaint_names_file_and_key() {
         ("hosts_file = \"a\"\n[[hosts]]\nid = \"h\"", "site.toml: hosts: hosts are listed in"),
         ("[[hosts]]\nid = \"h\"\n[machine]\nshare = \"10%\"", "site.toml: machine.share: hosts are listed in"),
         ("name = ", "site.toml:1"),
+    ] {
+        let error = load_file(file).unwrap_err();
+        assert!(error.contains(expected), "{file}:\n{error}");
+    }
+}
+
+#[test]
+fn a_receiver_of_notices_is_one_command_or_one_web_server() {
+    for (file, expected) in [
+        ("[notices]\nurl = \"ftp://a/\"", "notices.url: \"ftp://a/\" is no URL of a web server"),
+        ("[notices]\nurl = \"https://a/\"\ncommand = [\"/bin/sh\"]", "name one of the two"),
     ] {
         let error = load_file(file).unwrap_err();
         assert!(error.contains(expected), "{file}:\n{error}");

@@ -122,14 +122,12 @@ async fn run_from(
     stop: impl Future<Output = Result<(), DaemonError>>,
     is_up: impl FnOnce(Discovery),
 ) -> Result<(), DaemonError> {
-    let clock = Clock::start();
-    let data_dir = DataDir::open(&config.data_dir)?;
+    let (clock, data_dir) = (Clock::start(), DataDir::open(&config.data_dir)?);
     let grid = data_dir.grid(config.grid.clone())?;
     let (token, tokens, identity) = (data_dir.token()?, data_dir.tokens()?, data_dir.identity()?);
     let (store, remembered, waiting) = open_store(&config, &data_dir, identity.site_id(), clock).await?;
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, shares).await?;
-    let address = doors.address;
     let Remembered { reservations: bookings, gone, charges, queue, requests: records, .. } = remembered;
     let Remembered { tied, activations, notices, known_peers, incarnation, .. } = remembered;
     let kept = Kept { bookings, gone, charges, queue };
@@ -170,14 +168,14 @@ async fn run_from(
         membership,
         upkeep: upkeep.clone(),
         started: unix_ms() / 1000,
-        address: address.to_string(),
+        address: doors.address.to_string(),
         names: config.remote.as_ref().map(|remote| remote.names.clone()).unwrap_or_default(),
     });
     feed.begin().await;
     upkeep.advertise().map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })?;
     requests.resume(&coordinator, records, tied);
-    upkeep.data_dir.write_api_address(address)?;
-    greet(&config, &grid, &discovery, &address.to_string());
+    upkeep.data_dir.write_api_address(doors.address)?;
+    greet(&config, &grid, &discovery, &doors.address.to_string());
     is_up(discovery.clone());
 
     let around = surroundings(&coordinator, &ledger, &metrics, (shown, usable.clone()));
@@ -582,7 +580,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("site.toml");
         let data = directory.path().join("data");
-        let text = format!("data_dir = {data:?}\nname = \"alpha\"\nlisten = [\"/ip4/127.0.0.1/tcp/0\"]\napi = \"127.0.0.1:0\"\n");
+        let text = format!(
+            "data_dir = {data:?}\nname = \"alpha\"\nlisten = [\"/ip4/127.0.0.1/tcp/0\"]\napi = \"127.0.0.1:0\"\n"
+        );
         std::fs::write(&file, text).unwrap();
         let config = crate::config::load_in_process(file).unwrap();
         let nobody_stops_it = std::future::pending();

@@ -59,7 +59,7 @@ impl UserKey {
         }
         let wrong =
             |error: ssh_key::KeyError| TrustFileError::Malformed { path: path.to_owned(), detail: error.to_string() };
-        let key = ssh_key::read(text.trim()).and_then(|key| AgentKey::new(key, agent_here())).map_err(wrong)?;
+        let key = ssh_key::read(text.trim()).and_then(|key| AgentKey::new(&key, agent_here())).map_err(wrong)?;
         Ok(Some(UserKey::Agent(Box::new(key))))
     }
 
@@ -96,10 +96,10 @@ impl From<SigningKey> for UserKey {
 }
 
 impl AgentKey {
-    fn new(key: SshKey, socket: Option<PathBuf>) -> Result<AgentKey, ssh_key::KeyError> {
+    fn new(key: &SshKey, socket: Option<PathBuf>) -> Result<AgentKey, ssh_key::KeyError> {
         match key.key_data() {
             KeyData::Ed25519(public) => {
-                let (public, line) = (PublicKey::from_bytes(public.0), ssh_key::line(&key)?);
+                let (public, line) = (PublicKey::from_bytes(public.0), ssh_key::line(key)?);
                 Ok(AgentKey { public, ssh: SshKey::new(key.key_data().clone(), ""), line, socket })
             }
             _ => Err(ssh_key::KeyError::Kind(key.algorithm().to_string())),
@@ -112,17 +112,17 @@ impl AgentKey {
     /// # Errors
     /// [`TrustFileError::Agent`] when there is no agent, no such key, or several.
     pub fn find(which: Option<&str>) -> Result<AgentKey, TrustFileError> {
-        AgentKey::find_in(agent_here(), which)
+        AgentKey::find_in(agent_here().as_deref(), which)
     }
 
-    fn find_in(socket: Option<PathBuf>, which: Option<&str>) -> Result<AgentKey, TrustFileError> {
-        let held = asking(socket.clone(), async |mut client| client.request_identities().await)?;
+    fn find_in(socket: Option<&Path>, which: Option<&str>) -> Result<AgentKey, TrustFileError> {
+        let held = asking(socket.map(Path::to_owned), async |mut client| client.request_identities().await)?;
         let mut keys = Vec::new();
         for identity in held {
             let AgentIdentity::PublicKey { key, comment } = identity else { continue };
             let names = [comment, key.fingerprint(HashAlg::Sha256).to_string(), key.to_openssh().unwrap_or_default()];
             let is_named = which.is_none_or(|which| names.iter().any(|name| name == which));
-            if let (true, Ok(found)) = (is_named, AgentKey::new(key, socket.clone())) {
+            if let (true, Ok(found)) = (is_named, AgentKey::new(&key, socket.map(Path::to_owned))) {
                 keys.push((found, names));
             }
         }
@@ -257,7 +257,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("agent");
         agent_with(&path, vec![(key(1), "ada@home"), (key(2), "ada@work")], key(1), 5);
-        let find = |which| AgentKey::find_in(Some(path.clone()), which);
+        let find = |which| AgentKey::find_in(Some(&path), which);
         let several = find(None).unwrap_err().to_string();
         assert!(several.contains("has several keys") && several.contains("SHA256:"), "{several}");
         assert!(find(Some("nobody")).unwrap_err().to_string().contains("has no such key"));
@@ -274,7 +274,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("agent");
         agent_with(&path, vec![(key(1), "")], key(3), 2);
-        let found = AgentKey::find_in(Some(path), None).unwrap();
+        let found = AgentKey::find_in(Some(&path), None).unwrap();
         let refused = UserKey::Agent(Box::new(found)).sign(&statement()).unwrap_err().to_string();
         assert_eq!(refused, "the SSH agent (SSH_AUTH_SOCK) has signed something else");
         let nowhere = AgentKey::find_in(None, None).unwrap_err().to_string();
