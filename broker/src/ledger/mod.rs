@@ -282,6 +282,14 @@ impl<B: Books> Ledger<B> {
         self.outputs.pop_front()
     }
 
+    /// The records that [`Ledger::poll_output`] is still to give out.
+    pub fn waiting_records(&self) -> impl Iterator<Item = &Record> {
+        self.outputs.iter().filter_map(|output| match output {
+            Output::Persist(record) => Some(record),
+            _ => None,
+        })
+    }
+
     /// Drops bookings that have ended, and the past of the schedules. The caller calls it now and then.
     pub fn forget_past(&mut self, now: Now) {
         let ended: Vec<AttemptId> = self

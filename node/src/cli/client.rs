@@ -109,6 +109,11 @@ impl Client {
         Client { shown, ..self }
     }
 
+    /// Where the node is asked: scheme, address and port.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
     /// Whether the node is asked over TLS; then [`Client::trusting`] says whom to trust.
     pub fn is_tls(&self) -> bool {
         self.base.starts_with("https://")

@@ -18,6 +18,7 @@ use broker::{
 use tokio::{
     sync::broadcast::{self, error::RecvError},
     task::JoinSet,
+    time::MissedTickBehavior,
 };
 use tracing::{info, warn};
 
@@ -100,6 +101,8 @@ impl Teller {
     /// [`StoreError`] when a notice cannot be written down.
     pub async fn run(mut self) -> Result<(), StoreError> {
         self.begin().await?;
+        let mut tidy = tokio::time::interval(LOOK_AGAIN);
+        tidy.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let now = self.now();
             let wait = self.later.first().map_or(LOOK_AGAIN, |(at, _)| Duration::from_secs(at.since(now).0));
@@ -118,8 +121,9 @@ impl Teller {
                         self.ended(&request, result).await?;
                     }
                 }
+                _ = tidy.tick() => self.forget().await?,
                 // A little later than the second that is waited for.
-                () = tokio::time::sleep(wait.min(LOOK_AGAIN) + Duration::from_millis(20)) => self.forget().await?,
+                () = tokio::time::sleep(wait.min(LOOK_AGAIN) + Duration::from_millis(20)) => {}
             }
             self.look().await?;
         }
@@ -139,7 +143,9 @@ impl Teller {
 
     fn look_at_all(&mut self) {
         let (all, _) = self.state.requests.page(None, usize::MAX, |_| true);
-        self.due.extend(all.into_iter().map(|snapshot| snapshot.record.id.clone()));
+        let ids = all.into_iter().map(|snapshot| snapshot.record.id.clone());
+        let is_open = |id: &RequestId| self.known.get(id).is_none_or(|known| known.record.told.heard != Heard::Over);
+        self.due.extend(ids.filter(is_open));
     }
 
     /// What was there before anybody was told of it is no news.
@@ -180,22 +186,29 @@ impl Teller {
         let (mut changes, mut tellings) = (Vec::new(), Vec::new());
         let places = RUNS_MAX.saturating_sub(self.runs.len());
         for id in std::mem::take(&mut self.due) {
-            if tellings.len() >= places {
+            let is_new = !self.known.contains_key(&id);
+            let has_place = tellings.len() < places;
+            if !is_new && !has_place {
                 // Looked at when there is a place: one is under way, and its end comes here.
                 self.due.insert(id);
                 continue;
             }
             let Some(view) = self.view(&id) else { continue };
             let new = || NoticeRecord::new(id.clone(), Told::default());
-            let is_new = !self.known.contains_key(&id);
             let known = self.known.entry(id.clone()).or_insert_with(|| Known::of(new()));
+            if !has_place {
+                // On disk, so that it is news after a restart too.
+                changes.push(Change::Notice(Box::new(known.record.clone())));
+                self.due.insert(id);
+                continue;
+            }
             if known.on_its_way.is_some() || known.not_before.is_some_and(|at| at > now) {
                 // What is on its way is followed by a look, and so is the wait.
                 continue;
             }
             known.not_before = None;
             if let Some((event, told)) = next(&view, &known.record.told, now) {
-                known.record.begin(event);
+                known.record.begin(event, &told);
                 let run = known.record.begun.as_ref().map_or(1, |begun| begun.tries);
                 tellings.push((id.clone(), Telling::from(&Notice::new(event, known.record.number, run, &view))));
                 known.on_its_way = Some(told);
@@ -233,16 +246,17 @@ impl Teller {
                 self.later.insert((now + Span(wait), request.clone()));
                 return Ok(());
             }
-        } else {
-            info!(%request, event, number, run = runs, "a notice was taken");
         }
-        self.state.metrics.noticed(if result.is_ok() { "taken" } else { "given_up" });
         known.record.finish(told);
         let change = match known.record.told.heard {
             Heard::Over => Change::ForgetNotice(request.clone()),
             _ => Change::Notice(Box::new(known.record.clone())),
         };
-        self.store.commit(vec![change]).await
+        self.store.commit(vec![change]).await?;
+        let outcome = if result.is_ok() { "taken" } else { "given_up" };
+        self.state.metrics.noticed(outcome);
+        info!(%request, event, number, run = runs, outcome, "a notice is over");
+        Ok(())
     }
 }
 

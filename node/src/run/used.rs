@@ -4,7 +4,7 @@
 //! Invariant: two files of at most [`FILE_BYTES_MAX`], the older of which goes; one process writes at a time; of the same run or reservation
 //! the last line counts.
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{collections::BTreeMap, fs, io, os::unix::fs::OpenOptionsExt as _, path::Path, thread, time::Duration};
 
 use broker::{
     ids::{RequestId, SeatNumber},
@@ -20,6 +20,9 @@ const FILE: &str = "used.jsonl";
 const FILE_BEFORE: &str = "used.1.jsonl";
 /// Held by whoever writes.
 const LOCK: &str = "used.lock";
+/// Nobody waits longer for another who writes: one that was stopped would hold up the site.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// Largest file; some 15,000 lines.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
@@ -71,9 +74,14 @@ pub fn add(directory: &Path, line: &Line) -> io::Result<()> {
 
 fn add_to(directory: &Path, line: &Line, bytes_max: u64) -> io::Result<()> {
     let text = serde_json::to_string(line)? + "\n";
-    let lock = fs::File::options().create(true).append(true).open(directory.join(LOCK))?;
-    lock.lock()?;
-    bounded_log::append(&directory.join(FILE), &directory.join(FILE_BEFORE), &text, bytes_max)
+    let lock = fs::File::options().create(true).append(true).mode(0o600).open(directory.join(LOCK))?;
+    for _ in 0..LOCK_TRIES {
+        if lock.try_lock().is_ok() {
+            return bounded_log::append(&directory.join(FILE), &directory.join(FILE_BEFORE), &text, bytes_max);
+        }
+        thread::sleep(LOCK_PAUSE);
+    }
+    Err(io::ErrorKind::WouldBlock.into())
 }
 
 /// All lines, the oldest first; what cannot be read is left out.

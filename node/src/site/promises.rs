@@ -117,7 +117,10 @@ impl Promises {
     fn note_booking(&mut self, booking: &BookingRecord) -> Option<News> {
         let BookingRecord { attempt, grants, user_key, .. } = booking;
         if let Some(known) = self.0.get_mut(attempt) {
-            known.seats = windows(grants);
+            // When all seats are lost, those that there were count until now.
+            if !grants.is_empty() {
+                known.seats = windows(grants);
+            }
             return None;
         }
         if user_key.is_none() || grants.is_empty() {

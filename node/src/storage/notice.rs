@@ -71,6 +71,8 @@ pub struct BegunNotice {
     pub event: NoticeEvent,
     /// How often it has gone out, this time included.
     pub tries: u32,
+    /// What people will have heard by it.
+    pub told: Told,
 }
 
 /// What is on disk of the notices about one request.
@@ -91,13 +93,13 @@ impl NoticeRecord {
         NoticeRecord { request, told, number: 0, begun: None }
     }
 
-    /// `event` goes out, for the first time or again.
-    pub fn begin(&mut self, event: NoticeEvent) {
+    /// `event` goes out, for the first time or again; people will have heard `told` by it.
+    pub fn begin(&mut self, event: NoticeEvent, told: &Told) {
         match &mut self.begun {
-            Some(begun) if begun.event == event => begun.tries = begun.tries.saturating_add(1),
+            Some(begun) if begun.event == event && begun.told == *told => begun.tries = begun.tries.saturating_add(1),
             _ => {
                 self.number = self.number.saturating_add(1);
-                self.begun = Some(BegunNotice { event, tries: 1 });
+                self.begun = Some(BegunNotice { event, tries: 1, told: told.clone() });
             }
         }
     }
@@ -117,13 +119,21 @@ mod tests {
     fn one_that_goes_out_again_keeps_its_number_and_another_one_never_has_it() {
         let mut record = NoticeRecord::new(RequestId::new("r").unwrap(), Told::default());
         let begun = |record: &NoticeRecord| (record.number, record.begun.as_ref().map(|begun| begun.tries));
-        record.begin(NoticeEvent::Reserved);
-        record.begin(NoticeEvent::Reserved);
+        let lost = |host: &str| {
+            let seat = (SeatNumber(0), SiteId::new("s").unwrap(), HostId::new(host).unwrap());
+            Told { heard: Heard::Reserved, lost: BTreeSet::from([seat]) }
+        };
+        record.begin(NoticeEvent::Degraded, &lost("h"));
+        record.begin(NoticeEvent::Degraded, &lost("h"));
         assert_eq!(begun(&record), (1, Some(2)));
-        // What was to be said is true no more.
-        record.begin(NoticeEvent::Cancelled);
+        // Other hosts are lost now.
+        record.begin(NoticeEvent::Degraded, &lost("g"));
         assert_eq!(begun(&record), (2, Some(1)));
-        record.finish(Told { heard: Heard::Over, ..Told::default() });
-        assert_eq!(begun(&record), (2, None));
+        // What was to be said is true no more.
+        let over = Told { heard: Heard::Over, ..Told::default() };
+        record.begin(NoticeEvent::Cancelled, &over);
+        assert_eq!(begun(&record), (3, Some(1)));
+        record.finish(over);
+        assert_eq!(begun(&record), (3, None));
     }
 }

@@ -24,8 +24,8 @@ use super::{
     ssh_key,
 };
 
-/// How long the agent may take: it may ask its owner.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// How long the agent may take, which may ask its owner: the node wants a signed call within 30 s.
+const ANSWER_MAX: Duration = Duration::from_secs(25);
 
 /// The key that signs for a user.
 #[derive(Debug, Clone)]
@@ -89,6 +89,11 @@ impl UserKey {
     }
 }
 
+/// A public line without its comment.
+fn line_of(text: &str) -> Option<String> {
+    ssh_key::read(text.trim()).and_then(|key| ssh_key::line(&key)).ok()
+}
+
 impl From<SigningKey> for UserKey {
     fn from(key: SigningKey) -> UserKey {
         UserKey::File(Box::new(key))
@@ -121,8 +126,9 @@ impl AgentKey {
         for identity in held {
             let AgentIdentity::PublicKey { key, comment } = identity else { continue };
             let names = [comment, key.fingerprint(HashAlg::Sha256).to_string(), key.to_openssh().unwrap_or_default()];
-            let is_named = which.is_none_or(|which| names.iter().any(|name| name == which));
-            if let (true, Ok(found)) = (is_named, AgentKey::new(&key, socket.map(Path::to_owned))) {
+            let Ok(found) = AgentKey::new(&key, socket.map(Path::to_owned)) else { continue };
+            let is_line = |which: &str| line_of(which).is_some_and(|line| line == found.line);
+            if which.is_none_or(|which| names.iter().any(|name| name == which) || is_line(which)) {
                 keys.push((found, names));
             }
         }

@@ -92,10 +92,11 @@ pub fn drain(world: &mut World, node: usize, is_draining: bool) {
 fn promised(node: &Node, running: &Running) -> BTreeMap<AttemptId, Vec<Grant>> {
     let in_memory = running.machines.ledger.bookings().map(|booking| (&booking.attempt, &booking.grants));
     let on_disk = node.disk.reservations.values().map(|record| (&record.attempt, &record.grants));
-    let on_the_way = running.writes.values().flat_map(|(_, write)| match write {
-        Write::Ledger(record) => record.put(),
-        _ => &[],
+    let begun = running.writes.values().filter_map(|(_, write)| match write {
+        Write::Ledger(record) => Some(record.as_ref()),
+        _ => None,
     });
+    let on_the_way = begun.chain(running.machines.ledger.waiting_records()).flat_map(|record| record.put());
     let on_the_way = on_the_way.map(|record| (&record.attempt, &record.grants));
     let mut promised = BTreeMap::<_, Vec<_>>::new();
     for (attempt, grants) in in_memory.chain(on_disk).chain(on_the_way) {

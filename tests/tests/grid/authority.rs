@@ -66,8 +66,8 @@ fn every_call_is_for_the_scope_that_it_names_and_for_no_smaller_one() {
             let needed = ways.iter().find_map(|way| way["token"][0].as_str());
             let takes_anybody = ways.iter().any(|way| way.as_object().is_some_and(serde_json::Map::is_empty));
             let takes_own = ways.iter().any(|way| way["signature"].is_array());
-            // What this call upgrades to starts commands.
-            let looks = method == "GET" && path != "/v1/run";
+            // What this call upgrades to starts commands; a link opens the page for no more than its maker may.
+            let looks = method == "GET" && path != "/v1/run" || path == "/v1/links";
             for (scope, bearer) in &tokens {
                 let is_enough = match (needed, *scope) {
                     (None, _) | (_, "operator") => true,

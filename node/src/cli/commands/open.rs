@@ -20,7 +20,11 @@ use crate::{
 /// [`CliError`] when nobody may be signed in.
 pub fn run(context: &mut Context, args: &OpenArgs) -> Result<Exit, CliError> {
     let client = if args.as_user { context.connect_by_key(&args.key)? } else { context.connect_as(&args.key)? };
-    let link: OneTimeLink = client.post("/v1/links", &())?;
+    let mut link: OneTimeLink = client.post("/v1/links", &())?;
+    // The node names where it listens, which may be every address; this one is known to reach it.
+    if let Some((_, code)) = link.url.split_once("/#") {
+        link.url = format!("{}/#{code}", client.base());
+    }
     context.done(&link)
 }
 

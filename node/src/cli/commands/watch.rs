@@ -81,6 +81,8 @@ fn changed(client: &Client, view: &RequestView) -> Result<RequestView, CliError>
                 }
                 thread::sleep(AGAIN_AFTER);
             }
+            // A node that has started anew counts its revisions anew.
+            Ok(_) if is_said => return client.get(&request_path(view.id.as_str())),
             answer => return answer,
         }
     }

@@ -8,6 +8,7 @@ use std::{
         unix::{fs::OpenOptionsExt as _, process::ExitStatusExt as _},
     },
     path::Path,
+    pin::pin,
     process::ExitStatus,
     rc::Rc,
     time::{Duration, Instant},
@@ -49,6 +50,8 @@ use crate::{
 
 /// How long preparing may take.
 const PREPARE_MAX: Duration = Duration::from_secs(20);
+/// How long it may take until that which a command has said is read when it has ended.
+const SAID_MAX: Duration = Duration::from_secs(1);
 /// How long a prepared command waits for the word, beside the time that other seats may take to put its files in place.
 const WORD_MAX: Duration = Duration::from_secs(120);
 /// How often the clock of the machine is looked at, which may be set, or stand still while the machine sleeps.
@@ -139,17 +142,22 @@ async fn prepare(keeper: &Rc<Keeper>, task: &Task) -> Result<Prepared, String> {
     // The command holds ends of the pipes, which must close with the child.
     drop(command);
     let pid = child.id().ok_or("it has ended at once")?;
-    let at_barrier = timeout(PREPARE_MAX, async {
+    let mut at_barrier = pin!(timeout(PREPARE_MAX, async {
         let (mut barrier, _) = barrier.accept().await?;
         let word = barrier.read_u8().await?;
         Ok::<_, io::Error>((barrier, word))
-    });
-    let (mut barrier, word) = tokio::select! {
-        at_barrier = at_barrier => match at_barrier {
-            Ok(came) => came.map_err(failed("it was not prepared"))?,
-            Err(_) => return Err(format!("it was not prepared in {} s", PREPARE_MAX.as_secs())),
+    }));
+    let at_barrier = tokio::select! {
+        at_barrier = &mut at_barrier => at_barrier,
+        // What it has said before its end is still to be read.
+        status = child.wait() => match timeout(SAID_MAX, at_barrier).await {
+            Ok(Ok(Ok(said))) => Ok(Ok(said)),
+            _ => return Err(format!("it ended before it was prepared: {status:?}")),
         },
-        status = child.wait() => return Err(format!("it ended before it was prepared: {status:?}")),
+    };
+    let (mut barrier, word) = match at_barrier {
+        Ok(came) => came.map_err(failed("it was not prepared"))?,
+        Err(_) => return Err(format!("it was not prepared in {} s", PREPARE_MAX.as_secs())),
     };
     if word != launch::READY {
         return Err(rest_of(&mut barrier).await);

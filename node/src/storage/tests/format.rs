@@ -165,7 +165,8 @@ fn waiting() -> WaitingRecord {
 }
 
 fn notice() -> NoticeRecord {
-    let text = r#"{"request":"r","told":{"heard":"reserved","lost":[[2,"s","h"]]},"number":3,"begun":{"event":"start","tries":2}}"#;
+    let text = r#"{"request":"r","told":{"heard":"reserved","lost":[[2,"s","h"]]},"number":3,
+        "begun":{"event":"start","tries":2,"told":{"heard":"started","lost":[]}}}"#;
     serde_json::from_str(text).unwrap()
 }
 
