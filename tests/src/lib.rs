@@ -15,7 +15,7 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
     sync::OnceLock,
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use nix::{
@@ -452,6 +452,15 @@ pub fn hosts(prefix: &str, count: usize) -> String {
             )
         })
         .collect()
+}
+
+/// A time as requests have it.
+///
+/// # Panics
+/// When the clock is before 1970.
+#[must_use]
+pub fn seconds_from_now(seconds: u64) -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a time after 1970").as_secs() + seconds
 }
 
 /// Writes a file for a test.

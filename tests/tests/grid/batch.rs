@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use end_to_end::{Node, binary, hosts, wait_until, write};
+use end_to_end::{Node, binary, hosts, seconds_from_now, wait_until, write};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -236,10 +236,6 @@ fn waiting(node: &Node) -> Vec<(String, String, Option<String>, u64)> {
 
 fn row(label: &str, state: &str, of_request: Option<&str>, postponed: u64) -> (String, String, Option<String>, u64) {
     (label.to_owned(), state.to_owned(), of_request.map(str::to_owned), postponed)
-}
-
-fn seconds_from_now(seconds: u64) -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + seconds
 }
 
 #[test]

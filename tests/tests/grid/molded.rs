@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use end_to_end::{Node, hosts, write};
+use end_to_end::{Node, hosts, seconds_from_now, wait_until, write};
 use serde_json::{Value, json};
 
 /// Losses are noticed within seconds.
@@ -129,4 +129,47 @@ fn requests_of_a_batch_share_hosts_and_each_goes_on_without_the_other() {
     );
     let refused = first.kolo(&["batch", "plan", other_hosts.to_str().unwrap(), "--policy", "colocate:set"]);
     assert!(refused.code != Some(0) && refused.err.contains("exclusive: seats share hosts"), "{refused:?}");
+}
+
+#[test]
+fn requests_that_share_a_host_are_repaired_extended_and_cancelled_each_by_itself() {
+    let small = hosts("s", 1).replace("cpu = \"4\"", "cpu = \"2\"");
+    let first = Node::start("alpha", &hosts("a", 1), &QUICK);
+    let beta = Node::joining("beta", &hosts("b", 1), &first, &QUICK);
+    let gamma = Node::joining("gamma", &small, &first, &QUICK);
+    [&first, &beta, &gamma].iter().for_each(|node| node.wait_until_it_knows(3));
+    // Together they fill the two large hosts; the small one has room for the second alone.
+    let one = |id: &str, cpu: u64, memory: u64| json!({"id":id,"hosts":2,"duration":3600,"per_host":{"cpu":cpu,"memory":memory},"scale":[500,2000],"earliest":seconds_from_now(7200),"latest":seconds_from_now(70_000)});
+    let lines = format!("{}\n{}\n", one("wide", 2500, 1024), one("deep", 500, 4096));
+    let directory = tempfile::tempdir().unwrap();
+    let file = write(directory.path(), "pair.jsonl", &lines);
+    let done = first.kolo_json(&["batch", "submit", file.to_str().unwrap(), "--policy", "colocate:best"], 0);
+    let rows = done["requests"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["is_as_planned"] == true), "{done}");
+    let [wide, deep] = [0, 1].map(|row| rows[row]["id"].as_str().unwrap());
+    let view = |id: &str| first.get(&format!("/v1/requests/{id}"));
+    let (of_wide, of_deep) = (view(wide), view(deep));
+    let shared = BTreeSet::from(["a1", "b1"].map(str::to_owned));
+    assert_eq!((&hosts_of(&of_wide), &hosts_of(&of_deep)), (&shared, &shared), "{of_wide} {of_deep}");
+
+    // The owner of a host takes it back from one of them.
+    let is_settled = |bookings: &Vec<Value>| bookings.iter().all(|booking| booking["settled"] == true);
+    let _ = wait_until("the outcomes to be known", || beta.bookings(), is_settled);
+    let _ = beta.kolo_json(&["local", "evict", deep], 0);
+    let repaired = first.wait_until("the seat to move", &format!("/v1/requests/{deep}"), |view| {
+        view["state"] == "confirmed" && !hosts_of(view).contains("b1")
+    });
+    assert_eq!(hosts_of(&repaired), BTreeSet::from(["a1", "s1"].map(str::to_owned)));
+    let seats = |view: &Value| view["reservation"]["hosts"].as_array().unwrap().clone();
+    assert_eq!(seats(&repaired)[0]["amounts"], seats(&of_deep)[0]["amounts"]);
+    assert_eq!(view(wide)["reservation"], of_wide["reservation"]);
+    assert_eq!((first.bookings().len(), beta.bookings().len(), gamma.bookings().len()), (2, 1, 1));
+
+    let _ = first.kolo_json(&["extend", wide, "--by", "30min"], 0);
+    assert_eq!(view(deep)["reservation"], repaired["reservation"]);
+    let of_wide = view(wide);
+    let _ = first.kolo_json(&["cancel", deep], 0);
+    assert_eq!((&view(wide)["state"], &view(wide)["reservation"]), (&"confirmed".into(), &of_wide["reservation"]));
+    let left = || [&first, &beta, &gamma].map(|node| node.bookings().len());
+    let _ = wait_until("only the other one to be booked", left, |left| *left == [2, 2, 0]);
 }
