@@ -68,20 +68,27 @@ pub(crate) fn decide<'a>(
 }
 
 /// The cheapest N hosts of the slot that reach every total without overloading a link and cost at most `most`; `cheapest` finds them within
-/// limits of sites and costs. An error where the numbers of hosts alone exclude every set, with the link that does.
+/// limits of sites and costs, and says whether there is work left: without, one look whatever the sites bounds what was not looked at. An
+/// error where the numbers of hosts alone exclude every set, with the link that does.
 pub(crate) fn cheapest(
     problem: &Problem<'_>,
     links: &Links<'_>,
     slot: &Slot,
     mut most: i64,
-    mut cheapest: impl FnMut(Option<&Caps>, i64) -> Outcome,
+    mut cheapest: impl FnMut(Option<&Caps>, i64) -> (Outcome, bool),
 ) -> Result<Outcome, Option<Overload>> {
     let mut best = Outcome { found: None, bound: i64::MAX, nodes: 0, duals: None };
     let tree = Tree::new(problem, links, slot)?;
     let of: Vec<u32> = slot.hosts.iter().map(|host| links.of[*host as usize]).collect();
-    let Some(ways) = links.ways(&of, &tree.available, &tree.most, tree.pick) else { return Ok(cheapest(None, most)) };
+    let Some(ways) = links.ways(&of, &tree.available, &tree.most, tree.pick) else { return Ok(cheapest(None, most).0) };
+    let mut has_work = true;
     for caps in &ways {
-        let outcome = cheapest(Some(caps), most);
+        if !has_work {
+            best.bound = best.bound.min(cheapest(None, most).0.bound);
+            break;
+        }
+        let outcome;
+        (outcome, has_work) = cheapest(Some(caps), most);
         best.bound = best.bound.min(outcome.bound);
         best.duals = best.duals.or(outcome.duals.filter(|_| caps.least.is_none()));
         if let Some((chosen, shares)) = outcome.found {

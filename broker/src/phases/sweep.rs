@@ -44,7 +44,8 @@ const ESCALATED_STEPS: u32 = 400;
 /// What a node of the search for the cheapest hosts counts, for each so many hosts.
 const SPEND_WORK: u64 = 100;
 const SPEND_HOSTS: u64 = 64;
-/// Nodes of such a search at one start, where sets are too large for their shares to be settled: more find little, and prove nothing.
+/// Nodes of such a search for the cheapest at one start, where sets are too large for their shares to be settled: more find little, and
+/// prove nothing.
 const UNSETTLED_NODES: u64 = 32;
 /// The same where a plan is known, and a cheaper one is sought.
 const UNSETTLED_NODES_AGAIN: u64 = 1;
@@ -275,7 +276,7 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             }
             (verdict, Some(costs)) if self.cost_most < i64::MAX => {
                 let most = self.cost_most;
-                let outcome = self.spend((&Market::new(problem, costs, slot), None), (most, most), UNSETTLED_NODES);
+                let outcome = self.spend((&Market::new(problem, costs, slot), None), (most, most), u64::MAX);
                 match outcome.found {
                     Some((chosen, _)) => Settled::Found(chosen),
                     None if outcome.bound < most.saturating_add(1) => Settled::Unknown,

@@ -277,7 +277,8 @@ proptest! {
                 Event::End(which) if !twins.slow.jobs.is_empty() => {
                     let keys: Vec<JobKey> = twins.slow.jobs.keys().copied().collect();
                     let gone = *which.get(&keys);
-                    // Each job is looked at once: what moves may leave room for one before it, which has it after the next end.
+                    // Each job is looked at once, so what moves may leave room for one before it that no later event frees: from there on the
+                    // oracle, which looks everywhere, would move more.
                     let is_compressed = twins.slow.is_compressed(twins.now_s);
                     let mut expected = twins.slow.clone();
                     expected.jobs.remove(&gone);

@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 
 use super::{
+    super::watch::Watch,
     matching,
     pairing::{Group, Roles, Thresholds, groups},
     problem::{Job, Needs, Placed, Placement, Problem, RESOURCES_MAX, Sized},
@@ -54,8 +55,8 @@ pub(in crate::batch) fn partition(problem: &Problem, roles: Roles, thresholds: T
 }
 
 /// The pairs that save most host time, each placed as one job, with either's turn first.
-pub(in crate::batch) fn matched(problem: &Problem) -> [Placed; 2] {
-    let groups = matching::groups(problem);
+pub(in crate::batch) fn matched(problem: &Problem, watch: Watch<'_>) -> [Placed; 2] {
+    let groups = matching::groups(problem, watch);
     [Turns::Longest, Turns::Highest].map(|turns| in_turn(problem, turns, groups.clone(), true))
 }
 

@@ -1,11 +1,12 @@
 //! Which jobs save most host time beside each other: a matching that is as good as exchanges of two or three pairs make it.
 //!
-//! Beyond the source, whose pairs are the first that suit. Invariant: every job is in exactly one group, and the jobs of a group fit
-//! together on hosts as most are.
+//! Beyond the source, whose pairs are the first that suit. Invariant: every job is in exactly one group, and the jobs of a pair fit
+//! together on hosts as most are. A search that is ended gives the pairs of its last whole round.
 
 use std::cmp::Reverse;
 
 use super::{
+    super::watch::{Patience, Progress, Watch},
     pairing::{Group, scaled},
     problem::{Job, Needs, Problem, RESOURCES_MAX, Sized},
 };
@@ -16,6 +17,8 @@ const PARTNERS_MAX: usize = 16;
 const ROUNDS: usize = 4;
 /// Most times that all jobs are looked at with the same partners.
 const PASSES_MAX: usize = 16;
+/// After so many pairs whoever waits is asked whether it goes on.
+const ASK_EVERY: u64 = 200_000;
 /// A whole host.
 const WHOLE: u64 = 1 << 20;
 /// No job is longer in what is worked out of it, in seconds: 272 years.
@@ -85,7 +88,7 @@ struct Matching {
 }
 
 /// The groups, of one job or two.
-pub(super) fn groups(problem: &Problem) -> Vec<Group> {
+pub(super) fn groups(problem: &Problem, watch: Watch<'_>) -> Vec<Group> {
     let capacity = problem.usual();
     let is_needed = |resource: &usize| problem.jobs.iter().any(|job| job.needs[*resource] > 0);
     let mut matching = Matching {
@@ -94,8 +97,15 @@ pub(super) fn groups(problem: &Problem) -> Vec<Group> {
         partners: Vec::new(),
         mates: vec![None; problem.jobs.len()],
     };
+    let (mut patience, mut looked) = (Patience::new(watch, ASK_EVERY), 0);
     for _ in 0..ROUNDS {
-        matching.round();
+        let is_over = || {
+            looked += problem.jobs.len() as u64;
+            patience.is_over(looked, || Progress { placed: 0, value: None })
+        };
+        if !matching.round(is_over) {
+            break;
+        }
     }
     matching.into_groups(problem, &capacity)
 }
@@ -111,18 +121,21 @@ impl Matching {
         apart.saturating_sub(one.seats.max(other.seats).saturating_mul(both.cast_signed()))
     }
 
-    /// Chooses partners, and exchanges pairs as long as that saves more.
-    fn round(&mut self) {
+    /// Chooses partners, and exchanges pairs as long as that saves more; false, and nothing done, when it is over before all have partners.
+    fn round(&mut self, mut is_over: impl FnMut() -> bool) -> bool {
         let jobs = 0..self.sketches.len();
         // What a job saves now is the price of taking it; half of it is that of its mate.
         let prices: Vec<i64> = jobs.clone().map(|job| self.saves(job) / 2).collect();
-        self.partners = jobs.clone().map(|job| self.partners_of(job, &prices)).collect();
+        let partners = jobs.clone().map(|job| (!is_over()).then(|| self.partners_of(job, &prices)));
+        let Some(partners) = partners.collect() else { return false };
+        self.partners = partners;
         self.take_best_first();
         for _ in 0..PASSES_MAX {
             if !jobs.clone().fold(false, |is_better, job| self.improve(job) | is_better) {
                 break;
             }
         }
+        true
     }
 
     fn partners_of(&self, job: usize, prices: &[i64]) -> Vec<(i64, usize)> {
@@ -171,7 +184,7 @@ impl Matching {
         let mut best = (0, None);
         let with_other = other.and_then(|other| self.partners[other].first()).map_or(0, |(most, _)| *most);
         for (saved, partner) in &self.partners[job] {
-            // Those that follow save no more.
+            // Those that follow save no more by themselves; of what another partner adds this is the most that is known.
             if *saved + with_other <= best.0 {
                 break;
             }

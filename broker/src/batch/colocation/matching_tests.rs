@@ -36,10 +36,10 @@ fn saved(seed: u64, balanced: u32) -> [i64; 4] {
     let of_groups = |groups: &[Group]| all - groups.iter().map(longest).sum::<i64>();
     let source = of_groups(&groups(&problem, ROLES, Thresholds::default()));
     let limit = problem.worth(&set(&problem, ROLES, Thresholds::default(), Turns::Longest)).makespan;
-    let [begun, _] = matched(&problem);
+    let [begun, _] = matched(&problem, Watch::NOBODY);
     let best = search(&problem, &begun, limit, Watch::NOBODY);
     check(&problem, &best);
-    [of_pairs / 2, source, of_groups(&matching::groups(&problem)), all - problem.worth(&best).run_time]
+    [of_pairs / 2, source, of_groups(&matching::groups(&problem, Watch::NOBODY)), all - problem.worth(&best).run_time]
 }
 
 /// Least part of what the exact matching saves that the pairs reach from which `best` begins, in per cent. Measured: 99 (the source's
@@ -69,7 +69,7 @@ proptest! {
         let problem = drawn(seed, hosts, seats, balanced);
         let capacity = problem.usual();
         let mut grouped: Vec<usize> = Vec::new();
-        for Group { jobs } in matching::groups(&problem) {
+        for Group { jobs } in matching::groups(&problem, Watch::NOBODY) {
             for (job, sized) in &jobs {
                 prop_assert_eq!(problem.jobs[*job].at(sized.factor), *sized);
                 let (least, most) = problem.jobs[*job].scale;

@@ -154,7 +154,7 @@ fn best(problem: &Problem, paired: Option<(Roles, Thresholds)>, turns: Turns, wa
     let begun = forms.into_iter().flatten().chain([plain(problem, turns), plain(problem, Turns::Longest)]);
     let mut begun: Vec<(Worth, Placed)> = begun.map(valued).collect();
     let limit = begun.iter().map(|(worth, _)| worth.makespan).max().unwrap_or(0);
-    begun.extend(matched(problem).map(valued));
+    begun.extend(matched(problem, watch).map(valued));
     let best = begun.into_iter().filter(|(worth, _)| worth.makespan <= limit).min_by_key(|(worth, _)| *worth);
     best.map(|(_, placed)| search(problem, &placed, limit, watch)).unwrap_or_default()
 }

@@ -94,7 +94,10 @@ impl<O: PhaseObserver> Sweep<'_, '_, O> {
         let outcome = match &problem.links {
             None => self.spend((&market, None), (most, i64::MIN), nodes),
             Some(links) => {
-                let cheapest = |caps: Option<&Caps>, most| self.spend((&market, caps), (most, i64::MIN), nodes);
+                let cheapest = |caps: Option<&Caps>, most| {
+                    let outcome = self.spend((&market, caps), (most, i64::MIN), nodes);
+                    (outcome, self.nodes_left > 0)
+                };
                 match overloads::cheapest(problem, links, &slot, most, cheapest) {
                     Ok(outcome) => outcome,
                     Err(overload) => {
