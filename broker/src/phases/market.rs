@@ -20,12 +20,14 @@ const PARTS_MAX: i128 = PARTS << 48;
 const WAYS_MAX: usize = 400;
 const STEPS_MAX: u32 = 4_000;
 /// Sets larger than this are shared by the cheapest first alone.
-const SEATS_MAX: usize = 32;
+pub(crate) const SEATS_MAX: usize = 32;
 
 /// The hosts of a slot, by position.
 pub(crate) struct Market {
     /// N.
     pub pick: usize,
+    /// See [`Problem::settled_max`].
+    settled_max: usize,
     /// The columns that must reach something together.
     pub binding: Vec<usize>,
     /// What is asked of each of them beyond the minima.
@@ -75,7 +77,15 @@ impl Market {
         let binding: Vec<usize> = (0..problem.width()).filter(|column| problem.is_binding[*column]).collect();
         let pick = problem.pick.cast_signed() as i64;
         let asked = binding.iter().map(|column| problem.needed[*column] - pick * problem.minimum[*column]).collect();
-        Market { pick: problem.pick, binding, asked, room: Vec::new(), per_unit: Vec::new(), fixed: Vec::new() }
+        Market {
+            pick: problem.pick,
+            settled_max: problem.settled_max,
+            binding,
+            asked,
+            room: Vec::new(),
+            per_unit: Vec::new(),
+            fixed: Vec::new(),
+        }
     }
 
     /// Adds a host that has this free, at its least costs in any of these steps.
@@ -100,7 +110,7 @@ impl Market {
 
     /// Whether sets are small enough for their shares to be settled to the rounding.
     pub fn is_settled(&self) -> bool {
-        self.pick <= SEATS_MAX
+        self.pick <= self.settled_max
     }
 
     /// How many hosts there are.
@@ -146,7 +156,7 @@ impl Market {
         let (parts, beyond, marginal) = self.cheapest_first(set)?;
         let least = div_ceil(parts);
         let mut sharing = Sharing::new(self, set, parts, beyond, marginal);
-        if sharing.best > least && set.len() <= SEATS_MAX {
+        if sharing.best > least && self.is_settled() {
             sharing.search();
         }
         let bound = if sharing.is_exact { sharing.best } else { least };

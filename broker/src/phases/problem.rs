@@ -6,7 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Candidate, Job, costs::Costs, links::Links, market::Market, sites};
+use super::{
+    Candidate, Job,
+    costs::Costs,
+    links::Links,
+    market::{self, Market},
+    sites,
+};
 use crate::{
     amount::Amount,
     demand::Demand,
@@ -63,6 +69,8 @@ pub(crate) struct Problem<'a> {
     pub asked_at: Option<Time>,
     /// All seats together cost at most this, in thousandths of a credit; `i64::MAX` when any cost will do.
     pub budget: i64,
+    /// The shares of sets of at most so many seats are settled to the rounding.
+    pub settled_max: usize,
 }
 
 /// At most so many sites besides those that count for nothing.
@@ -163,6 +171,7 @@ impl<'a> Problem<'a> {
             costs: None,
             asked_at: job.asked_at,
             budget: job.budget.map_or(i64::MAX, |budget| budget.0.cast_signed()),
+            settled_max: market::SEATS_MAX,
         };
         problem.set_costs(job);
         problem
@@ -340,6 +349,7 @@ impl<'a> Problem<'a> {
             links: None,
             costs: None,
             budget: i64::MAX,
+            settled_max: self.settled_max,
         };
         (limited, Slot { start: slot.start, hosts: slot.hosts.clone(), free })
     }

@@ -152,6 +152,11 @@ fn check_cheapest(case: &Case, grid: &Grid, reason: &Reason) {
 }
 
 fn check(case: &Case, seed: u64, limits: &Limits, is_exact: bool) {
+    check_where_settled(case, seed, limits, (usize::MAX, is_exact));
+}
+
+/// The shares of sets of at most `settled_max` seats are settled to the rounding.
+fn check_where_settled(case: &Case, seed: u64, limits: &Limits, (settled_max, is_exact): (usize, bool)) {
     let (raw_hosts, prices): (Vec<RawHost>, Vec<RawPrices>) = case.hosts.iter().cloned().unzip();
     let mut grid = Grid::new(&raw_hosts);
     grid.hosts.iter_mut().zip(&prices).for_each(|((_, host, _), raw)| host.tariff = tariff(raw));
@@ -173,7 +178,10 @@ fn check(case: &Case, seed: u64, limits: &Limits, is_exact: bool) {
         };
         let (first, last) = case.starts;
         let job = Job { demand: &demand, uplinks: &links, ..Job::of(&request, (Time(first), Time(last))) };
-        match plan_within(&job, &grid.candidates(&demand), limits, seed, &mut ()) {
+        let candidates = grid.candidates(&demand);
+        let mut problem = Problem::new(&job, &candidates);
+        problem.settled_max = problem.settled_max.min(settled_max);
+        match plan_problem(&mut problem, &job, limits, seed, &mut ()) {
             PlanOutcome::Allocated(plan) => {
                 check_plan(case, &grid, &plan);
                 let cost = cost_of(&grid, &prices, &plan);
@@ -230,6 +238,14 @@ proptest! {
     #[test]
     fn totals_are_reached_as_the_links_bear(case in case(7), seed in 0_u64..4) {
         check(&case, seed, &Limits::of(Effort::Balanced), true);
+    }
+
+    #[test]
+    fn sets_that_are_too_large_to_settle_claim_no_more_than_is_known(
+        case in case(7), settled_max in 0_usize..3, seed in 0_u64..4, has_links in any::<bool>(),
+    ) {
+        let links = if has_links { case.links.clone() } else { vec![None; 4] };
+        check_where_settled(&Case { links, ..case }, seed, &Limits::of(Effort::Balanced), (settled_max, false));
     }
 
     #[test]
