@@ -212,7 +212,7 @@ impl Shared {
         }
     }
 
-    /// The advert of `offer` as of now. The caller keeps the outbox locked until the advert is believed, so that no later advert shows an
+    /// The advert of `offer` as of now. A caller that believes it keeps the outbox locked until then, so that no later advert shows an
     /// earlier offer.
     pub(crate) fn advert(&self, offer: &Offer, quotes: bool) -> Advert {
         let time_to_live_s = self.advert_time_to_live().as_secs();

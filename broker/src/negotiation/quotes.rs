@@ -148,10 +148,10 @@ impl Negotiation {
                 quote.to_string()
             }
             Ok(SiteAnswer::Refused(refusal)) if !may_pass(&refusal) => {
-                // A round counts as one conflict, as an attempt does.
+                // A round counts as one conflict, and what is refused for good is learned of each site, as of an attempt.
                 let is_first = !std::mem::replace(&mut quoting.is_refused, true);
                 let words = format!("would refuse: {}", refusal.reason);
-                if is_first {
+                if is_first || !refusal.shows_what_is_free() {
                     self.search.learn(site, refusal, (hosts_max, None));
                 } else {
                     self.search.remember(site, refusal, (hosts_max, None));

@@ -149,6 +149,14 @@ fn a_site_that_would_refuse_is_not_held_at_while_others_do() {
     all_answer(&mut run, |_| costs(0));
     assert_eq!(held_at(&run), second);
 
+    // One of two that refuse does so for good.
+    let mut run = found(&["a", "b", "c", "d"]);
+    let (first, _) = quoted(&run);
+    let never = || refused_as(RefusalReason::NotAllowed(Denial::new(Rule::OwnerDeny, "never")));
+    all_answer(&mut run, |name| if name == first[0] { would_refuse() } else { never() });
+    let (second, _) = quoted(&run);
+    assert!(second.iter().all(|name| !first.contains(name)), "{first:?} {second:?}");
+
     // With nothing else it looks for more hosts, and ends.
     let mut run = found(&["a", "b"]);
     all_answer(&mut run, |_| would_refuse());

@@ -253,11 +253,12 @@ impl Search {
         observer: &mut impl PhaseObserver,
     ) -> Option<(Round, Proposal)> {
         let known = self.planned_on.take()?;
-        if !self.lessons.has_learned() || self.replans >= REPLANS_MAX {
+        // A lesson is of the last attempt, whatever is made of it.
+        let (has_learned, holds) = (self.lessons.has_learned(), self.lessons.take_holds());
+        if !has_learned || self.replans >= REPLANS_MAX {
             return None;
         }
         self.replans += 1;
-        let holds = self.lessons.take_holds();
         self.planned_as_well(known, holds, (now, settings), random, observer)
     }
 

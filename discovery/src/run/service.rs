@@ -1,7 +1,7 @@
 //! Both ends of the opening of a stream between two nodes.
 //!
-//! Invariants: the length of an opening, and what follows it, have [`OPENING_TIMEOUT`] each to arrive, and whoever lets it pass is blamed; at most [`OPENINGS_MAX`] large openings are
-//! being read at a time, and of one peer one, so that none keeps the others out.
+//! Invariants: the length of an opening, and what follows it, have [`OPENING_TIMEOUT`] each to arrive, and whoever lets it pass is blamed;
+//! at most [`OPENINGS_MAX`] large openings are being read at a time, and of one peer one, so that none keeps the others out.
 
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 

@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 use super::{scopes::Caller, state::ApiState};
 use crate::{
     run::used::{Used, add_up},
-    site::promises::reserved_until,
+    site::promises::{reserved_until, windows},
 };
 
 /// Most lines of each kind, the newest.
@@ -36,13 +36,13 @@ pub struct Accounts {
     /// What was reserved of this site's hosts and what commands have used of it, where it runs commands.
     #[serde(default)]
     pub used: Vec<UsedLine>,
-    /// Whether there is more than is told.
+    /// Whether there are more lines than these.
     pub is_cut: bool,
 }
 
-/// What one user has reserved by a reservation at this site until now, or until it was over, and used.
+/// A part of a reservation at one site.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct UsedLine {
+pub struct ReservedPart {
     pub user: String,
     pub site: SiteId,
     pub site_name: String,
@@ -50,9 +50,15 @@ pub struct UsedLine {
     #[schema(value_type = super::schema::Window)]
     pub window: Window,
     pub seats: u32,
+}
+
+/// One user's reservation at this site: the time reserved until now, or until its end, and the time used.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct UsedLine {
+    pub part: ReservedPart,
     /// Commands that have ended.
     pub runs: u64,
-    /// Seconds of its seats together.
+    /// Seconds of its seats together; seats that the owner took away do not count.
     pub reserved_s: u64,
     /// Milliseconds of its seats together in which such a command ran.
     pub used_ms: u64,
@@ -60,16 +66,10 @@ pub struct UsedLine {
     pub cpu_ms: u64,
 }
 
-/// A part of a reservation at one site.
+/// What a part of a reservation costs.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct AccountLine {
-    pub user: String,
-    pub site: SiteId,
-    pub site_name: String,
-    pub request: RequestId,
-    #[schema(value_type = super::schema::Window)]
-    pub window: Window,
-    pub seats: u32,
+    pub part: ReservedPart,
     /// For how much it was reserved, in thousandths of a credit.
     #[schema(value_type = u64)]
     pub agreed: Cost,
@@ -101,54 +101,68 @@ pub async fn show_accounts(State(state): State<Arc<ApiState>>, Extension(caller)
     let snapshots = state.requests.snapshots();
     let mine = snapshots.iter().filter(|snapshot| caller.sees(&snapshot.record));
     let mut spent: Vec<AccountLine> = mine.flat_map(|snapshot| spent(&state, &snapshot.record, now)).collect();
-    for lines in [&mut earned, &mut spent] {
-        lines.sort_by(|a, b| (b.window.start, &b.request).cmp(&(a.window.start, &a.request)));
-    }
     let has_more = !caller.is_limited() && state.ledger.charges().is_cut();
     let mut used = if caller.is_limited() { Vec::new() } else { used(&state, now).await };
-    used.sort_by(|a, b| (b.window.start, &b.request).cmp(&(a.window.start, &a.request)));
-    let is_cut = has_more || earned.len().max(spent.len()).max(used.len()) > LINES_MAX;
-    earned.truncate(LINES_MAX);
-    spent.truncate(LINES_MAX);
-    used.truncate(LINES_MAX);
-    Json(Accounts { earned, spent, used, is_cut })
+    let are_cut = [
+        keep_newest(&mut earned, |line| &line.part),
+        keep_newest(&mut spent, |line| &line.part),
+        keep_newest(&mut used, |line| &line.part),
+    ];
+    Json(Accounts { earned, spent, used, is_cut: has_more || are_cut.contains(&true) })
 }
 
-/// What was reserved and used here; nothing where no commands are run.
+/// The newest lines in front, and no more than may be; whether some are left out.
+fn keep_newest<T>(lines: &mut Vec<T>, part: impl Fn(&T) -> &ReservedPart) -> bool {
+    lines.sort_by(|a, b| {
+        let (a, b) = (part(a), part(b));
+        (b.window.start, &b.request).cmp(&(a.window.start, &a.request))
+    });
+    let is_cut = lines.len() > LINES_MAX;
+    lines.truncate(LINES_MAX);
+    is_cut
+}
+
+/// The lines of use; none where no commands are run.
 async fn used(state: &ApiState, now: Time) -> Vec<UsedLine> {
     let Some(keepers) = state.run_site.keepers().cloned() else { return Vec::new() };
-    let so_far = |booking: &Booking| {
+    let standing = |booking: &Booking| {
         let Booking { attempt, user, user_key, grants, statement, .. } = booking;
-        let seats: Vec<Window> = grants.iter().map(|grant| grant.window).collect();
-        let reserved = || reserved_until(now, attempt, (user, *user_key), &seats, statement.as_deref());
-        (!booking.is_held()).then(reserved).flatten()
+        (!booking.is_held()).then(|| (attempt.clone(), user.clone(), *user_key, windows(grants), statement.clone()))
     };
-    let standing: Vec<_> = state.ledger.lock().of_users().filter_map(so_far).collect();
-    let added = tokio::task::spawn_blocking(move || add_up(keepers.used(), standing.into_iter())).await;
+    let standing: Vec<_> = state.ledger.lock().of_users().filter_map(standing).collect();
+    // Reads files, and checks signatures.
+    let added = tokio::task::spawn_blocking(move || {
+        let reserved = standing.into_iter().filter_map(|(attempt, user, key, seats, statement)| {
+            reserved_until(now, &attempt, (&user, key), &seats, statement.as_deref())
+        });
+        add_up(keepers.used(), reserved)
+    });
     let line = |Used { user, request, window, seats, reserved_s, used_ms, cpu_ms, runs }| UsedLine {
+        part: part_here(state, &user, &request, (window, seats)),
+        runs,
+        reserved_s,
+        used_ms,
+        cpu_ms,
+    };
+    added.await.unwrap_or_default().into_iter().map(line).collect()
+}
+
+/// A part of a reservation at this site.
+fn part_here(state: &ApiState, user: &str, request: &RequestId, (window, seats): (Window, u32)) -> ReservedPart {
+    let (user, request) = (user.to_owned(), request.clone());
+    ReservedPart {
         user,
         site: state.discovery.site_id().clone(),
         site_name: state.name.clone(),
         request,
         window,
         seats,
-        runs,
-        reserved_s,
-        used_ms,
-        cpu_ms,
-    };
-    added.unwrap_or_default().into_iter().map(line).collect()
+    }
 }
 
 fn earned(state: &ApiState) -> Vec<AccountLine> {
-    let site = state.discovery.site_id();
     let of_charge = |charge: &Charge| AccountLine {
-        user: charge.user.clone(),
-        site: site.clone(),
-        site_name: state.name.clone(),
-        request: charge.attempt.request.clone(),
-        window: charge.window,
-        seats: charge.seats,
+        part: part_here(state, &charge.user, &charge.attempt.request, (charge.window, charge.seats)),
         agreed: charge.agreed,
         charged: charge.charged,
         state: match charge.reason {
@@ -159,13 +173,9 @@ fn earned(state: &ApiState) -> Vec<AccountLine> {
     let of_booking = |booking: &Booking| {
         let agreed: Cost = booking.grants.iter().map(|grant| grant.agreed.cost).sum();
         let is_counted = !booking.is_held() && agreed > Cost::ZERO;
+        let seats = u32::try_from(booking.grants.len()).unwrap_or(u32::MAX);
         is_counted.then(|| AccountLine {
-            user: booking.user.clone(),
-            site: site.clone(),
-            site_name: state.name.clone(),
-            request: booking.attempt.request.clone(),
-            window: booking.window,
-            seats: u32::try_from(booking.grants.len()).unwrap_or(u32::MAX),
+            part: part_here(state, &booking.user, &booking.attempt.request, (booking.window, seats)),
             agreed,
             charged: Cost::ZERO,
             state: AccountState::Stands,
@@ -178,12 +188,14 @@ fn earned(state: &ApiState) -> Vec<AccountLine> {
 
 fn spent(state: &ApiState, record: &RequestRecord, now: Time) -> Vec<AccountLine> {
     let line = |site: &SiteId, (window, seats): (Window, u32), agreed, charged, of_state| AccountLine {
-        user: record.user.clone(),
-        site: site.clone(),
-        site_name: state.site_name(site),
-        request: record.id.clone(),
-        window,
-        seats,
+        part: ReservedPart {
+            user: record.user.clone(),
+            site: site.clone(),
+            site_name: state.site_name(site),
+            request: record.id.clone(),
+            window,
+            seats,
+        },
         agreed,
         charged,
         state: of_state,

@@ -216,15 +216,15 @@ settings! {
 }
 
 settings! {
-    /// Who is told of what becomes of the requests of this node (docs/notices.md).
+    /// Where this node sends notices about its requests (docs/notices.md).
     pub struct NoticesSettings {
-        /// Program that is told, and its arguments.
+        /// Program to run with each notice, and its arguments.
         command: Program = Program::default(), "WORD", unset "none", example "[\"/usr/local/bin/tell\"]";
-        /// Web server that is told instead, by POST.
+        /// Web server to send each notice to instead, by POST.
         url: Option<WebUrl> = None, "URL", unset "none", example "\"https://hooks.example.org/kolo\"";
-        /// How long telling may take.
+        /// Longest time for sending a notice.
         timeout: Duration = Duration::from_secs(30), "DURATION";
-        /// How often what was not taken is told again.
+        /// How often a notice that failed is sent again.
         tries: u32 = 8, "COUNT";
     }
 }

@@ -187,7 +187,7 @@ async fn run_from(
     beside.spawn(runs.serve(inbound.take_runs()));
     beside.spawn(keep_up(upkeep, clock, run_batches(api.clone()))?);
     let end = (failures, first_to_end(discovery.ended(), &mut beside));
-    let site = site.with_usable(usable).noting_use(config.settings.runner.map(|_| config.data_dir.as_path()));
+    let site = site.with_usable(usable).noting_use(runs::use_directory(&config).as_deref());
     let result = serve((site, inbound), doors, api, end, peers, stop).await;
     close(beside, discovery, &store).await;
     result

@@ -1,6 +1,10 @@
 //! Puts together what runs users' commands on this site's hosts.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use discovery::Discovery;
 use tracing::warn;
@@ -13,6 +17,7 @@ use crate::{
         confine::NOTE_FILE,
         files::serve::Stores,
         site::{RunSite, RunTerms},
+        used,
     },
     runtime::{audit::AuditLog, clock::Clock},
     site::{task::SharedLedger, usable::Usable},
@@ -40,8 +45,7 @@ pub fn site(
     let confinement = confinement(config).map(with_cgroups);
     note(data_dir, confinement.as_ref())?;
     let terms = confinement.map(|confinement| {
-        confinement.check_hides(data_dir.path())?;
-        for miss in confinement.check()? {
+        for miss in confinement.check_for(data_dir.path())? {
             warn!(runner = confinement.runner.as_str(), "{miss}");
         }
         let settings = &config.settings;
@@ -61,6 +65,12 @@ pub fn site(
     let here = (discovery, grid.id.clone());
     let audit = Arc::new(AuditLog::at(data_dir.path()));
     Ok((Arc::new(RunSite::new(here, (ledger.clone(), usable.clone()), clock, audit.clone(), runner)), audit))
+}
+
+/// Where it is written down what was reserved and used, when commands are run.
+pub fn use_directory(config: &NodeConfig) -> Option<PathBuf> {
+    config.settings.runner?;
+    used::beside_runs(&config.data_dir.join(RUNS_DIRECTORY)).map(Path::to_owned)
 }
 
 /// How commands are confined, when any are run.

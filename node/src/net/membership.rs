@@ -229,9 +229,14 @@ impl Membership {
         if let Some(signer) = &*operator {
             return Ok(Arc::clone(signer));
         }
-        let is_here = |signer: &Signer| matches!(signer.key, UserKey::File(_));
-        let is_good = |signer: &Signer| is_here(signer) && (self.grid.root.is_none() || signer.chain.is_some());
-        let Some(signer) = self.wallet.signer(&self.grid.id)?.filter(is_good) else {
+        let signer = self.wallet.signer(&self.grid.id)?;
+        if signer.as_ref().is_some_and(|signer| matches!(signer.key, UserKey::Agent(_))) {
+            let detail = "an SSH agent has the key of this node's user, and a node signs only with a key in a file: sign \
+                          requests as a user (kolo submit --key FILE)";
+            return Err(SignError::Denied(Denial::new(Rule::Credential, detail)));
+        }
+        let is_good = |signer: &Signer| self.grid.root.is_none() || signer.chain.is_some();
+        let Some(signer) = signer.filter(is_good) else {
             let detail = "this node has no user of its own in this closed grid: sign requests as a user who has joined \
                           (kolo submit --key FILE), or give the node one with kolo join TOKEN --data-dir DIR";
             return Err(SignError::Denied(Denial::new(Rule::Credential, detail)));

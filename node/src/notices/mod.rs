@@ -1,4 +1,4 @@
-//! Notices: what people are told of requests, by the node for its operator and by `kolo watch` for a user.
+//! Notices about requests: the node sends them for its operator, `kolo watch` prints them for a user.
 
 pub mod notice;
 mod receiver;

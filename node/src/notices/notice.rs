@@ -146,7 +146,7 @@ mod tests {
         view
     }
 
-    /// What is told of these views, one after the other.
+    /// The events of these views, one after the other.
     fn told(views: &[(RequestView, Time)]) -> Vec<&'static str> {
         let (mut told, mut events) = (Told::default(), Vec::new());
         for (view, now) in views {

@@ -1,6 +1,6 @@
-//! Who is told: a program of the node's operator, or a web server that the operator has named.
+//! Where notices go: to a program of the node's operator, or to a web server that the operator has named.
 //!
-//! Invariant: nobody but the operator says who. A receiver takes no longer than the time limit, and a server's answer is neither
+//! Invariant: nobody but the operator says where. A receiver takes no longer than the time limit, and a server's answer is neither
 //! followed elsewhere nor kept.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -15,10 +15,10 @@ use crate::{
     storage::activation::Outcome,
 };
 
-/// Bytes of what a program says that fails, in the log.
+/// Characters of what a program says that fails, in the log.
 const SAID_SHOWN: usize = 400;
 
-/// Who is told.
+/// Where notices go.
 #[derive(Clone)]
 pub enum Receiver {
     Program(Arc<Hook>),
@@ -26,7 +26,7 @@ pub enum Receiver {
 }
 
 impl Receiver {
-    /// Who the operator has named, if anybody.
+    /// What the operator has named, if anything.
     ///
     /// # Errors
     /// Why a server cannot be asked.

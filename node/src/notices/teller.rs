@@ -6,7 +6,7 @@
 //! the others wait as what they are: a difference between what was told and what is so.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -17,7 +17,7 @@ use broker::{
 };
 use tokio::{
     sync::broadcast::{self, error::RecvError},
-    task::JoinSet,
+    task::{self, JoinSet},
     time::MissedTickBehavior,
 };
 use tracing::{info, warn};
@@ -29,7 +29,6 @@ use super::{
 use crate::{
     api::{request_view::RequestView, requests::view, state::ApiState},
     config::NodeConfig,
-    runtime::changes::Change as News,
     storage::{
         Change, Store, StoreError,
         notice::{Heard, NoticeEvent, NoticeRecord, Told},
@@ -60,13 +59,15 @@ pub struct Teller {
     store: Store,
     receiver: Receiver,
     tries: u32,
-    changes: broadcast::Receiver<News>,
+    changes: broadcast::Receiver<RequestId>,
     known: BTreeMap<RequestId, Known>,
     /// Requests to be looked at.
     due: BTreeSet<RequestId>,
     /// When others are.
     later: BTreeSet<(Time, RequestId)>,
-    runs: JoinSet<(RequestId, Result<(), String>)>,
+    runs: JoinSet<Result<(), String>>,
+    /// Whom the runs are about.
+    requests: HashMap<task::Id, RequestId>,
 }
 
 impl Teller {
@@ -92,6 +93,7 @@ impl Teller {
             due: BTreeSet::new(),
             later: BTreeSet::new(),
             runs: JoinSet::new(),
+            requests: HashMap::new(),
         }))
     }
 
@@ -108,16 +110,16 @@ impl Teller {
             let wait = self.later.first().map_or(LOOK_AGAIN, |(at, _)| Duration::from_secs(at.since(now).0));
             tokio::select! {
                 change = self.changes.recv() => match change {
-                    Ok(News::Request { id, .. }) => {
+                    Ok(id) => {
                         self.due.insert(id);
                     }
-                    Ok(News::Site { .. }) => continue,
                     Err(RecvError::Lagged(_)) => self.look_at_all(),
                     // The node has ended.
                     Err(RecvError::Closed) => std::future::pending().await,
                 },
-                Some(ended) = self.runs.join_next() => {
-                    if let Ok((request, result)) = ended {
+                Some(ended) = self.runs.join_next_with_id() => {
+                    let (run, result) = ended.unwrap_or_else(|lost| (lost.id(), Err("its task was lost".to_owned())));
+                    if let Some(request) = self.requests.remove(&run) {
                         self.ended(&request, result).await?;
                     }
                 }
@@ -223,7 +225,8 @@ impl Teller {
         }
         for (id, telling) in tellings {
             let receiver = self.receiver.clone();
-            self.runs.spawn(async move { (id, receiver.tell(telling).await) });
+            let run = self.runs.spawn(async move { receiver.tell(telling).await });
+            self.requests.insert(run.id(), id);
         }
         Ok(())
     }

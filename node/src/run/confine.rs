@@ -174,6 +174,16 @@ fn system(doing: &'static str) -> impl Fn(Errno) -> ConfineError {
 }
 
 impl Confinement {
+    /// Whether commands can be confined like this here, and see nothing of the node's directory; if so, what is not enforced, for the
+    /// owner.
+    ///
+    /// # Errors
+    /// [`ConfineError`], which says what to do.
+    pub fn check_for(&self, data_dir: &Path) -> Result<Vec<String>, ConfineError> {
+        self.check_hides(data_dir)?;
+        self.check()
+    }
+
     /// Whether commands can be confined like this here; if so, what is not enforced, for the owner.
     ///
     /// # Errors
@@ -200,7 +210,7 @@ impl Confinement {
     ///
     /// # Errors
     /// [`ConfineError::ShowsKeys`].
-    pub fn check_hides(&self, directory: &Path) -> Result<(), ConfineError> {
+    fn check_hides(&self, directory: &Path) -> Result<(), ConfineError> {
         // Another user is kept out by the rights of the files, and Landlock names what is open.
         if self.runner != Runner::Bubblewrap || self.user()?.is_some() {
             return Ok(());

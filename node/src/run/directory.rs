@@ -21,10 +21,14 @@ use super::{
     frame::{End, Output},
     home::Home,
     order::RunOrder,
+    processes,
     removal::remove_tree,
     spool::Spool,
 };
-use crate::trust::{TrustFileError, files};
+use crate::{
+    runtime::clock::unix_ms,
+    trust::{TrustFileError, files},
+};
 
 /// Largest task: an order with its longest texts, as JSON.
 const TASK_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -86,6 +90,20 @@ pub struct Started {
     pub pid: u32,
     /// When it was made, in ticks since the machine started: its number alone may become another one's.
     pub ticks: u64,
+}
+
+/// How far a run is, as its directory shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunState {
+    /// Its user has not given the word to start.
+    Waiting,
+    /// It runs as this process.
+    Running {
+        /// The process, and its group.
+        pid: u32,
+    },
+    /// It is over.
+    Ended(End),
 }
 
 /// A run's directory.
@@ -167,6 +185,42 @@ impl RunDirectory {
         self.read("ended", NOTE_BYTES_MAX)
     }
 
+    /// Whether there is a run.
+    pub fn is_there(&self) -> bool {
+        self.file("task").exists()
+    }
+
+    /// Whether an end is on disk.
+    pub fn has_end(&self) -> bool {
+        self.file("ended").exists()
+    }
+
+    /// Whether a keeper has the run.
+    pub fn is_kept(&self) -> Result<bool, DirectoryError> {
+        Ok(self.keeper()?.is_some_and(|keeper| processes::started_ticks(keeper.pid) == Some(keeper.ticks)))
+    }
+
+    /// How far the run is.
+    pub fn state(&self) -> Result<RunState, DirectoryError> {
+        if let Some(end) = self.ended()? {
+            return Ok(RunState::Ended(end));
+        }
+        let is_kept = self.is_kept()?;
+        Ok(match self.started()? {
+            Some(started) if is_kept => RunState::Running { pid: started.pid },
+            // Its keeper may have ended between the two looks.
+            Some(_) => RunState::Ended(self.ended()?.unwrap_or(End::Lost)),
+            None if is_kept => RunState::Waiting,
+            // A keeper that is started now would not run it either.
+            None => self.task()?.missed(unix_ms()).map_or(RunState::Waiting, RunState::Ended),
+        })
+    }
+
+    /// Whether the run is known to be over.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state(), Ok(RunState::Ended(_)))
+    }
+
     /// Notes how the run ended.
     pub fn write_ended(&self, end: &End) -> Result<(), DirectoryError> {
         self.write("ended", end)
@@ -233,17 +287,25 @@ impl RunDirectory {
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str, bytes_max: u64) -> Result<Option<T>, DirectoryError> {
-        let path = self.file(name);
-        let Some(text) = files::read(&path, bytes_max)? else { return Ok(None) };
-        let read = serde_json::from_str(&text);
-        read.map(Some).map_err(|error| DirectoryError::Malformed { path, detail: error.to_string() })
+        read_json(self.file(name), bytes_max)
     }
 
     fn write<T: Serialize>(&self, name: &str, value: &T) -> Result<(), DirectoryError> {
-        let path = self.file(name);
-        let malformed =
-            |error: serde_json::Error| DirectoryError::Malformed { path: path.clone(), detail: error.to_string() };
-        let text = serde_json::to_string(value).map_err(malformed)?;
-        Ok(files::replace(&path, &text)?)
+        write_json(self.file(name), value)
+    }
+}
+
+/// What a file holds as JSON; none when it is not there.
+pub(super) fn read_json<T: DeserializeOwned>(path: PathBuf, bytes_max: u64) -> Result<Option<T>, DirectoryError> {
+    let Some(text) = files::read(&path, bytes_max)? else { return Ok(None) };
+    let read = serde_json::from_str(&text);
+    read.map(Some).map_err(|error| DirectoryError::Malformed { path, detail: error.to_string() })
+}
+
+/// Writes a file as JSON; on disk when this returns.
+pub(super) fn write_json<T: Serialize>(path: PathBuf, value: &T) -> Result<(), DirectoryError> {
+    match serde_json::to_string(value) {
+        Ok(text) => Ok(files::replace(&path, &text)?),
+        Err(error) => Err(DirectoryError::Malformed { path, detail: error.to_string() }),
     }
 }

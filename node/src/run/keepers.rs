@@ -1,7 +1,7 @@
 //! The keepers of a site's seats, as its node uses them: started, found again, reached, ended.
 //!
-//! Each run has a directory `SEAT/RUN`, and each seat a file `last` with the highest number that it has seen. Everything is found on disk, so
-//! a node that starts knows what one before it has left running. Invariants: a number is used once, whatever crashes when; there are at most
+//! Each run has a directory `SEAT/RUN`, and each seat a file with the highest number that it has seen. Everything is found on disk, so a
+//! node that starts knows what one before it has left running. Invariants: a number is used once, whatever crashes when; there are at most
 //! [`RUNS_MAX`] runs, and [`RUNS_OF_SEAT_MAX`] of a seat, each within the bounds of its spools.
 
 use std::{
@@ -22,17 +22,16 @@ use std::{
 
 use broker::{
     ids::{RequestId, SeatNumber},
-    time::{Span, Time},
+    time::Time,
     trust::PublicKey,
 };
 use data_encoding::HEXLOWER;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tracing::warn;
 
 use super::{
     confine::ConfineError,
-    directory::{DirectoryError, RunDirectory, Task},
+    directory::{DirectoryError, RunDirectory, RunState, Task},
     files::serve::SeatFiles,
     frame::{End, reason},
     home::{self, Home},
@@ -41,13 +40,14 @@ use super::{
         environment,
         owner::{HEARD, OwnerWord},
     },
+    last::{self, Last},
     order::{OrderError, RunNumber},
     processes,
     removal::remove_tree,
     used,
 };
 use crate::{
-    runtime::{clock::unix_ms, lock::locked},
+    runtime::lock::locked,
     trust::{TrustFileError, files},
 };
 
@@ -55,12 +55,8 @@ use crate::{
 pub const RUNS_MAX: usize = 1024;
 /// Most of one seat.
 pub const RUNS_OF_SEAT_MAX: usize = 64;
-/// How long a seat remembers its highest number at least; longer than an opening may be shown again.
-const REMEMBERED_FOR: Span = Span(300);
 /// How long an end that nobody asks for is kept.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
-/// How long after the window of a run its user may still fetch files that were to be kept.
-const FILES_KEPT_FOR: Span = Span(600);
 /// How long a keeper may take to answer its node.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long a keeper that cannot be reached may take to end: one that was killed lives for a moment.
@@ -70,9 +66,6 @@ const DYING_PAUSE: Duration = Duration::from_millis(10);
 const SOCKET: &str = "socket";
 /// What a keeper complains of.
 const LOG: &str = "log";
-/// The file of a seat with its highest number.
-const LAST: &str = "last";
-const LAST_BYTES_MAX: u64 = 256;
 
 /// The name of a run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,20 +88,6 @@ impl RunId {
     }
 }
 
-/// How far a run is, as its directory shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RunState {
-    /// Its user has not given the word to start.
-    Waiting,
-    /// It runs as this process.
-    Running {
-        /// The process, and its group.
-        pid: u32,
-    },
-    /// It is over.
-    Ended(End),
-}
-
 /// One run of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptRun {
@@ -116,13 +95,6 @@ pub struct KeptRun {
     pub task: Task,
     /// How far it is.
     pub state: RunState,
-}
-
-/// What a seat remembers of its runs.
-#[derive(Debug, Serialize, Deserialize)]
-struct Last {
-    run: RunNumber,
-    deadline: Time,
 }
 
 /// Why a run is not started, or not reached.
@@ -239,15 +211,12 @@ impl Keepers {
         let id = RunId::of(task);
         let directory = self.directory(&id);
         let seat = self.seat(&id);
-        if let Some(last) = read_last(&seat)?.filter(|last| last.run >= id.run) {
+        if let Some(last) = Last::read(&seat)?.filter(|last| last.run >= id.run) {
             let is_this = directory.task().is_ok_and(|known| known.order == task.order);
             return Err(if is_this { RunError::Known(id.run) } else { RunError::Used { run: id.run, last: last.run } });
         }
         self.make_room(&seat, now)?;
-        let last = Last { run: id.run, deadline: task.deadline.max(now + REMEMBERED_FOR) };
-        let last =
-            serde_json::to_string(&last).map_err(|error| system("the run's number cannot be kept")(error.into()))?;
-        files::replace(&seat.join(LAST), &last)?;
+        Last::new(id.run, task.deadline, now).write(&seat)?;
         let mut task = task.clone();
         if !task.order.ssh_keys.is_empty() {
             self.settle(&seat, &mut task)?;
@@ -264,7 +233,7 @@ impl Keepers {
         let directory = made.map_err(system("there is no directory of the seat"))?;
         let runs = self.directories(Some(seat))?.into_iter().filter_map(|run| {
             let order = run.task().ok()?.order;
-            let goes_on = order.ssh_keys.is_empty() && matches!(state_of(&run), Ok(RunState::Running { .. }));
+            let goes_on = order.ssh_keys.is_empty() && matches!(run.state(), Ok(RunState::Running { .. }));
             Some((order.run, run.scratch().ok()??)).filter(|_| goes_on)
         });
         let run = runs.max().map(|(_, scratch)| scratch);
@@ -273,10 +242,10 @@ impl Keepers {
         Ok(())
     }
 
-    /// Whether a run is there and has not ended.
+    /// Whether a run is there and has not ended; one that is lost does not go on, though no end of it is on disk.
     pub fn goes_on(&self, id: &RunId) -> bool {
         let directory = self.directory(id);
-        directory.file("task").exists() && !matches!(state_of(&directory), Ok(RunState::Ended(_)))
+        directory.is_there() && !directory.is_over()
     }
 
     /// A stream to the keeper of a run, whose next byte in is its user's first. A run whose keeper is gone gets one again, that tells what
@@ -286,7 +255,7 @@ impl Keepers {
     /// [`RunError::Unknown`] when there is no such run.
     pub fn connect(&self, id: &RunId) -> Result<UnixStream, RunError> {
         let directory = self.directory(id);
-        if !directory.file("task").exists() {
+        if !directory.is_there() {
             return Err(RunError::Unknown);
         }
         let mut stream = match dial(&directory) {
@@ -307,7 +276,7 @@ impl Keepers {
                 Ok(stream) => return Ok(stream),
                 Err(error) => error,
             };
-            if !is_kept(directory)? {
+            if !directory.is_kept()? {
                 started.push(self.spawn(directory)?);
                 return dial(directory).map_err(system("its keeper cannot be reached"));
             }
@@ -326,7 +295,7 @@ impl Keepers {
     pub fn find(&self, id: &RunId) -> Result<KeptRun, RunError> {
         let directory = self.directory(id);
         match directory.task() {
-            Ok(task) => Ok(KeptRun { task, state: state_of(&directory)? }),
+            Ok(task) => Ok(KeptRun { task, state: directory.state()? }),
             Err(DirectoryError::NoTask(_)) => Err(RunError::Unknown),
             Err(error) => Err(error.into()),
         }
@@ -334,13 +303,13 @@ impl Keepers {
 
     /// What commands have used here, and what was reserved, as far as it is written down.
     pub fn used(&self) -> Vec<used::Line> {
-        self.root.parent().map(used::read).unwrap_or_default()
+        used::beside_runs(&self.root).map(used::read).unwrap_or_default()
     }
 
     /// Whether the end of a run is on disk, or the run is forgotten.
     pub fn has_ended(&self, id: &RunId) -> bool {
         let directory = self.directory(id);
-        directory.file("ended").exists() || !directory.file("task").exists()
+        directory.has_end() || !directory.is_there()
     }
 
     /// The directory that a run works in, and whom it belongs to when that is not this process's user.
@@ -358,13 +327,13 @@ impl Keepers {
     /// When its files cannot be removed.
     pub fn forget(&self, id: &RunId) -> Result<(), RunError> {
         let directory = self.directory(id);
-        if let RunState::Ended(_) = state_of(&directory)? {
+        if let RunState::Ended(_) = directory.state()? {
             directory.remove()?;
         }
         Ok(())
     }
 
-    /// Removes the files of runs and seats that are over, and their windows for longer than [`FILES_KEPT_FOR`].
+    /// Removes the files of runs and seats that are over, and their windows for longer than [`last::FILES_KEPT_FOR`].
     ///
     /// # Errors
     /// When the runs cannot be listed.
@@ -373,20 +342,17 @@ impl Keepers {
             if !directory.scratch().is_ok_and(|scratch| scratch.is_some_and(|scratch| scratch.exists())) {
                 continue;
             }
-            let is_late = directory.task().is_ok_and(|task| task.deadline + FILES_KEPT_FOR < now);
+            let is_late = directory.task().is_ok_and(|task| last::is_past(task.deadline, now));
             if is_late
-                && matches!(state_of(&directory), Ok(RunState::Ended(_)))
+                && directory.is_over()
                 && let Err(error) = directory.remove_scratch()
             {
                 warn!(%error, "the files of a run that is over cannot be removed");
             }
         }
         for seat in self.seats()? {
-            let is_late =
-                read_last(&seat).is_ok_and(|last| last.is_some_and(|last| last.deadline + FILES_KEPT_FOR < now));
-            let is_used = |run: &RunDirectory| !matches!(state_of(run), Ok(RunState::Ended(_)));
-            if is_late
-                && !self.directories(Some(&seat))?.iter().any(is_used)
+            if Last::is_late(&seat, now)
+                && self.directories(Some(&seat))?.iter().all(RunDirectory::is_over)
                 && let Err(error) = home::remove(&seat)
             {
                 warn!(%error, "the directory of a seat that is over cannot be removed");
@@ -433,17 +399,17 @@ impl Keepers {
         let kept = |directory: RunDirectory| {
             let mut task = directory.task().ok()?;
             task.order.shorten();
-            Some(KeptRun { task, state: state_of(&directory).ok()? })
+            Some(KeptRun { task, state: directory.state().ok()? })
         };
         Ok(self.directories(None)?.into_iter().filter_map(kept).collect())
     }
 
     fn say(&self, id: &RunId, word: &OwnerWord) -> Result<(), RunError> {
         let directory = self.directory(id);
-        if !directory.file("task").exists() {
+        if !directory.is_there() {
             return Err(RunError::Unknown);
         }
-        if matches!(state_of(&directory)?, RunState::Ended(_)) {
+        if matches!(directory.state()?, RunState::Ended(_)) {
             return Err(RunError::Over);
         }
         let line = serde_json::to_string(word).map_err(|error| system("the word cannot be written")(error.into()))?;
@@ -471,8 +437,7 @@ impl Keepers {
         if count < most {
             return Ok(());
         }
-        let mut ended: Vec<_> =
-            all.into_iter().filter(|directory| matches!(state_of(directory), Ok(RunState::Ended(_)))).collect();
+        let mut ended: Vec<_> = all.into_iter().filter(RunDirectory::is_over).collect();
         ended.sort_by_cached_key(|directory| fs::metadata(directory.path()).and_then(|found| found.modified()).ok());
         for directory in ended {
             count -= usize::from(forget(&directory));
@@ -487,14 +452,12 @@ impl Keepers {
         for directory in self.directories(None)? {
             let changed = fs::metadata(directory.path()).and_then(|found| found.modified());
             let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
-            if age.is_some_and(|age| age > KEPT_FOR) && matches!(state_of(&directory), Ok(RunState::Ended(_))) {
+            if age.is_some_and(|age| age > KEPT_FOR) && directory.is_over() {
                 forget(&directory);
             }
         }
         for seat in self.seats()? {
-            let is_over =
-                read_last(&seat).is_ok_and(|last| last.is_some_and(|last| last.deadline + FILES_KEPT_FOR < now));
-            if is_over
+            if Last::is_late(&seat, now)
                 && self.directories(Some(&seat))?.is_empty()
                 && let Err(error) = home::remove(&seat).and_then(|()| remove_tree(&seat))
             {
@@ -516,8 +479,8 @@ impl Keepers {
             None => self.seats()?,
         };
         let runs = seats.into_iter().filter_map(|seat| fs::read_dir(seat).ok()).flatten();
-        let runs = runs.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.join("task").exists());
-        Ok(runs.map(|path| RunDirectory::at(&path)).collect())
+        let runs = runs.filter_map(|entry| Some(RunDirectory::at(&entry.ok()?.path())));
+        Ok(runs.filter(RunDirectory::is_there).collect())
     }
 
     fn seat(&self, id: &RunId) -> PathBuf {
@@ -551,7 +514,7 @@ impl Keepers {
 
 /// Ends what a keeper that is gone has left in the cgroup of its run.
 fn end_cgroup(directory: &RunDirectory) {
-    let is_left = matches!(is_kept(directory), Ok(false));
+    let is_left = matches!(directory.is_kept(), Ok(false));
     let Some(cgroup) = directory.cgroup().ok().flatten().filter(|_| is_left) else { return };
     if let Err(error) = cgroup.end() {
         warn!(%error, run = %directory.path().display(), "what is left of a run cannot be ended");
@@ -561,7 +524,7 @@ fn end_cgroup(directory: &RunDirectory) {
 /// Ends what a keeper that has died without ending it has left running.
 fn end_rest(directory: &RunDirectory) {
     end_cgroup(directory);
-    if matches!(state_of(directory), Ok(RunState::Ended(End::Lost)))
+    if matches!(directory.state(), Ok(RunState::Ended(End::Lost)))
         && let Ok(Some(scratch)) = directory.scratch()
     {
         let (name, value) = environment::mark(&scratch);
@@ -585,31 +548,4 @@ fn dial(directory: &RunDirectory) -> io::Result<UnixStream> {
 fn short_path<T>(directory: &RunDirectory, use_it: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
     let open = File::open(directory.path())?;
     use_it(&Path::new("/proc/self/fd").join(open.as_raw_fd().to_string()).join(SOCKET))
-}
-
-fn read_last(seat: &Path) -> Result<Option<Last>, RunError> {
-    let path = seat.join(LAST);
-    let Some(text) = files::read(&path, LAST_BYTES_MAX)? else { return Ok(None) };
-    let read = serde_json::from_str(&text);
-    read.map(Some).map_err(|error| DirectoryError::Malformed { path, detail: error.to_string() }.into())
-}
-
-/// Whether a keeper has the run.
-fn is_kept(directory: &RunDirectory) -> Result<bool, DirectoryError> {
-    Ok(directory.keeper()?.is_some_and(|keeper| processes::started_ticks(keeper.pid) == Some(keeper.ticks)))
-}
-
-fn state_of(directory: &RunDirectory) -> Result<RunState, DirectoryError> {
-    if let Some(end) = directory.ended()? {
-        return Ok(RunState::Ended(end));
-    }
-    let is_kept = is_kept(directory)?;
-    Ok(match directory.started()? {
-        Some(started) if is_kept => RunState::Running { pid: started.pid },
-        // Its keeper may have ended between the two looks.
-        Some(_) => RunState::Ended(directory.ended()?.unwrap_or(End::Lost)),
-        None if is_kept => RunState::Waiting,
-        // A keeper that is started now would not run it either.
-        None => directory.task()?.missed(unix_ms()).map_or(RunState::Waiting, RunState::Ended),
-    })
 }

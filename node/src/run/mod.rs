@@ -13,6 +13,7 @@ pub mod frame;
 pub mod home;
 pub mod keeper;
 pub mod keepers;
+mod last;
 pub mod opening;
 pub mod order;
 pub mod peers;
@@ -25,7 +26,7 @@ pub mod used;
 
 pub use self::{
     confine::{Confinement, Runner},
-    directory::Task,
-    keepers::{Keepers, KeptRun, RunError, RunId, RunState},
+    directory::{RunState, Task},
+    keepers::{Keepers, KeptRun, RunError, RunId},
     order::{RunNumber, RunOrder},
 };

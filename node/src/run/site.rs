@@ -30,11 +30,12 @@ use super::{
     Confinement, Keepers, RunError, RunId, RunNumber, RunOrder, Task,
     carry::carry,
     check::{Bases, memory_of, seat_end, usable_seat},
+    directory::RunState,
     files::{
         order::{FilesOrder, FilesWish, Patterns},
         serve::{self, SeatFiles, Stores, Work},
     },
-    keepers::{KeptRun, RunState},
+    keepers::KeptRun,
     opening::{Opening, Wish},
     peers::{
         forward::{Bound, Forwarders, Target},

@@ -64,6 +64,16 @@ pub enum Line {
     Reserved(Reserved),
 }
 
+/// The directory that use is written in: that in which the directory of all runs lies.
+pub fn beside_runs(runs: &Path) -> Option<&Path> {
+    runs.parent()
+}
+
+/// The same, by the directory of one run of a seat.
+pub fn beside_run(run: &Path) -> Option<&Path> {
+    run.ancestors().nth(2).and_then(beside_runs)
+}
+
 /// Adds a line to the files in `directory`.
 ///
 /// # Errors
@@ -86,8 +96,10 @@ fn add_to(directory: &Path, line: &Line, bytes_max: u64) -> io::Result<()> {
 
 /// All lines, the oldest first; what cannot be read is left out.
 pub fn read(directory: &Path) -> Vec<Line> {
-    let texts = [FILE_BEFORE, FILE].map(|file| fs::read_to_string(directory.join(file)).unwrap_or_default());
-    texts.iter().flat_map(|text| text.lines()).filter_map(|line| serde_json::from_str(line).ok()).collect()
+    // The older file last: what is put away between the two is read twice, and not lost.
+    let [last, before] = [FILE, FILE_BEFORE].map(|file| fs::read(directory.join(file)).unwrap_or_default());
+    let lines = before.split(|byte| *byte == b'\n').chain(last.split(|byte| *byte == b'\n'));
+    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
 /// What was reserved and used by one user for one reservation.

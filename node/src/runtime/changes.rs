@@ -1,7 +1,8 @@
 //! Tells whoever listens that something has changed, never what; who listens asks for it.
 //!
 //! Invariant: telling never waits. At most [`CLIENTS_MAX`] listen at a time, and one may be [`BEHIND_MAX`] changes behind;
-//! then it loses the oldest ones and learns that it did. When the node stops, all listeners end at once.
+//! then it loses the oldest ones and learns that it did. What the node does by itself follows requests alone, so no news of sites put it
+//! behind. When the node stops, all listeners end at once.
 
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ impl Change {
 #[derive(Clone)]
 pub struct Changes {
     sender: broadcast::Sender<Change>,
+    requests: broadcast::Sender<RequestId>,
     places: Arc<Semaphore>,
     is_stopping: watch::Sender<bool>,
 }
@@ -54,8 +56,9 @@ pub struct Listening {
 
 impl Default for Changes {
     fn default() -> Changes {
-        let (sender, places) = (broadcast::Sender::new(BEHIND_MAX), Arc::new(Semaphore::new(CLIENTS_MAX)));
-        Changes { sender, places, is_stopping: watch::Sender::new(false) }
+        let (sender, requests) = (broadcast::Sender::new(BEHIND_MAX), broadcast::Sender::new(BEHIND_MAX));
+        let places = Arc::new(Semaphore::new(CLIENTS_MAX));
+        Changes { sender, requests, places, is_stopping: watch::Sender::new(false) }
     }
 }
 
@@ -63,6 +66,9 @@ impl Changes {
     /// Tells a change, if anybody listens.
     pub fn tell(&self, change: Change) {
         // An error says that nobody listens.
+        if let Change::Request { id, .. } = &change {
+            let _ = self.requests.send(id.clone());
+        }
         let _ = self.sender.send(change);
     }
 
@@ -85,9 +91,9 @@ impl Changes {
         self.places.available_permits() < CLIENTS_MAX
     }
 
-    /// For what the node does by itself: takes no place, and does not count as somebody who listens.
-    pub fn follow(&self) -> broadcast::Receiver<Change> {
-        self.sender.subscribe()
+    /// The requests that change, for what the node does by itself: takes no place, and does not count as somebody who listens.
+    pub fn follow(&self) -> broadcast::Receiver<RequestId> {
+        self.requests.subscribe()
     }
 
     /// Takes a place; none when all but `kept_free` are taken.
@@ -107,15 +113,22 @@ mod tests {
     #[test]
     fn places_are_bounded_and_who_is_behind_is_told() {
         let changes = Changes::default();
-        let _own = changes.follow();
+        let mut own = changes.follow();
         assert!(!changes.has_listeners());
         let mut listening: Vec<Listening> = (0..CLIENTS_MAX).map(|_| changes.listen(0).unwrap()).collect();
         assert!(changes.listen(0).is_none() && changes.has_listeners());
         for revision in 0..=BEHIND_MAX as u64 {
             changes.tell(Change::Request { id: RequestId::new("r").unwrap(), revision });
         }
+        for _ in 0..2 * BEHIND_MAX {
+            changes.tell(Change::Site { site: SiteId::new("s").unwrap() });
+        }
+        assert!(matches!(own.try_recv(), Err(broadcast::error::TryRecvError::Lagged(1))), "of sites it hears nothing");
         let lost = listening[0].changes.try_recv();
-        assert!(matches!(lost, Err(broadcast::error::TryRecvError::Lagged(1))), "{lost:?}");
+        assert!(
+            matches!(lost, Err(broadcast::error::TryRecvError::Lagged(lost)) if lost > BEHIND_MAX as u64),
+            "{lost:?}"
+        );
         listening.pop();
         assert!(changes.listen(1).is_none() && changes.listen(0).is_some());
     }

@@ -35,21 +35,19 @@ struct Promise {
 }
 
 impl Promise {
-    fn of(booking: &BookingRecord) -> Promise {
-        let BookingRecord { user, user_key, window, grants, statement, .. } = booking;
-        let statement = statement.clone();
-        Promise {
-            user: user.clone(),
-            user_key: *user_key,
-            hosts: hosts_text(grants),
-            window: *window,
-            seats: windows(grants),
-            statement,
-        }
+    fn new(
+        (user, user_key): (&str, Option<PublicKey>),
+        window: Window,
+        grants: &[Grant],
+        statement: Option<&Arc<SignedText>>,
+    ) -> Promise {
+        let (user, hosts, seats) = (user.to_owned(), hosts_text(grants), windows(grants));
+        Promise { user, user_key, hosts, window, seats, statement: statement.cloned() }
     }
 }
 
-fn windows(grants: &[Grant]) -> Vec<Window> {
+/// When seats begin and end.
+pub fn windows(grants: &[Grant]) -> Vec<Window> {
     grants.iter().map(|grant| grant.window).collect()
 }
 
@@ -87,10 +85,8 @@ impl Promises {
     pub fn of<'a>(of_users: impl Iterator<Item = &'a Booking>) -> Promises {
         let of_users = of_users.filter(|booking| !booking.is_held());
         let promise = |booking: &Booking| {
-            let Booking { user, user_key, window, grants, statement, .. } = booking;
-            let (user, user_key, statement) = (user.clone(), *user_key, statement.clone());
-            let (hosts, window, seats) = (hosts_text(grants), *window, windows(grants));
-            (booking.attempt.clone(), Promise { user, user_key, hosts, window, seats, statement })
+            let Booking { attempt, user, user_key, window, grants, statement, .. } = booking;
+            (attempt.clone(), Promise::new((user, *user_key), *window, grants, statement.as_ref()))
         };
         Promises(of_users.map(promise).collect())
     }
@@ -115,7 +111,7 @@ impl Promises {
     }
 
     fn note_booking(&mut self, booking: &BookingRecord) -> Option<News> {
-        let BookingRecord { attempt, grants, user_key, .. } = booking;
+        let BookingRecord { attempt, grants, user, user_key, window, statement, .. } = booking;
         if let Some(known) = self.0.get_mut(attempt) {
             // When all seats are lost, those that there were count until now.
             if !grants.is_empty() {
@@ -126,7 +122,7 @@ impl Promises {
         if user_key.is_none() || grants.is_empty() {
             return None;
         }
-        let promise = Promise::of(booking);
+        let promise = Promise::new((user, *user_key), *window, grants, statement.as_ref());
         self.0.insert(attempt.clone(), promise.clone());
         Some(News { turn: Turn::Reserved, attempt: attempt.clone(), promise })
     }

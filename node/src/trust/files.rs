@@ -116,14 +116,32 @@ pub(super) fn read_private(path: &Path, bytes_max: u64) -> Result<Option<String>
     Ok(Some(text))
 }
 
+/// Reads a private text as [`read_private`] does, or writes what `make` gives when there is none.
+pub fn read_private_or_make<E: From<TrustFileError>>(
+    path: &Path,
+    bytes_max: u64,
+    make: impl FnOnce() -> Result<String, E>,
+) -> Result<String, E> {
+    if let Some(text) = read_private(path, bytes_max)? {
+        return Ok(text);
+    }
+    let text = make()?;
+    match create(path, &text) {
+        // Another process was faster.
+        Err(TrustFileError::Exists { path }) => {
+            Ok(read_private(&path, bytes_max)?.ok_or(TrustFileError::Exists { path })?)
+        }
+        created => Ok(created.map(|()| text)?),
+    }
+}
+
 /// The text of a file with a key; none when there is no such file.
 pub(super) fn read_key_text(path: &Path) -> Result<Option<String>, TrustFileError> {
     read_private(path, SECRET_FILE_BYTES_MAX)
 }
 
-/// Reads a secret; none when there is no such file.
-fn load_secret(path: &Path) -> Result<Option<[u8; SECRET_BYTES]>, TrustFileError> {
-    let Some(text) = read_key_text(path)? else { return Ok(None) };
+/// The secret that the text of such a file is.
+pub(super) fn secret_of(path: &Path, text: &str) -> Result<[u8; SECRET_BYTES], TrustFileError> {
     if text.starts_with(AGENT_KEY_BEGINS) {
         let detail = "an SSH agent has this key, which signs requests and calls of a user only".to_owned();
         return Err(TrustFileError::Malformed { path: path.to_owned(), detail });
@@ -131,29 +149,23 @@ fn load_secret(path: &Path) -> Result<Option<[u8; SECRET_BYTES]>, TrustFileError
     if text.starts_with(ssh_key::FILE_BEGINS) {
         let wrong =
             |error: ssh_key::KeyError| TrustFileError::Malformed { path: path.to_owned(), detail: error.to_string() };
-        return ssh_key::seed_of_file(&text).map(Some).map_err(wrong);
+        return ssh_key::seed_of_file(text).map_err(wrong);
     }
     let bytes = HEXLOWER.decode(text.trim_ascii_end().as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
     let detail = "expected one line of 64 hexadecimal digits, or a private key of OpenSSH".to_owned();
-    bytes.map(Some).ok_or(TrustFileError::Malformed { path: path.to_owned(), detail })
+    bytes.ok_or(TrustFileError::Malformed { path: path.to_owned(), detail })
 }
 
 /// Reads a secret, or makes one when there is none.
 pub(super) fn load_or_create_secret(path: &Path) -> Result<[u8; SECRET_BYTES], TrustFileError> {
-    if let Some(secret) = load_secret(path)? {
-        return Ok(secret);
-    }
-    let secret = random_bytes()?;
-    match create(path, &format!("{}\n", HEXLOWER.encode(&secret))) {
-        // Another process was faster.
-        Err(TrustFileError::Exists { path }) => load_secret(&path)?.ok_or(TrustFileError::Exists { path }),
-        created => created.map(|()| secret),
-    }
+    let make = || Ok(format!("{}\n", HEXLOWER.encode(&random_bytes::<SECRET_BYTES>()?)));
+    secret_of(path, &read_private_or_make::<TrustFileError>(path, SECRET_FILE_BYTES_MAX, make)?)
 }
 
 /// Reads a key; none when there is no such file.
 pub fn load_key(path: &Path) -> Result<Option<SigningKey>, TrustFileError> {
-    Ok(load_secret(path)?.map(|secret| SigningKey::from_bytes(&secret)))
+    let Some(text) = read_key_text(path)? else { return Ok(None) };
+    Ok(Some(SigningKey::from_bytes(&secret_of(path, &text)?)))
 }
 
 /// Reads a key, or makes one when there is none.

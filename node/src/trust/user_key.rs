@@ -40,9 +40,6 @@ pub enum UserKey {
 #[derive(Debug, Clone)]
 pub struct AgentKey {
     public: PublicKey,
-    ssh: SshKey,
-    /// Its public line.
-    line: String,
     /// Where the agent is; none when nobody has said so.
     socket: Option<PathBuf>,
 }
@@ -55,7 +52,7 @@ impl UserKey {
     pub fn load(path: &Path) -> Result<Option<UserKey>, TrustFileError> {
         let Some(text) = files::read_key_text(path)? else { return Ok(None) };
         if !text.starts_with(AGENT_KEY_BEGINS) {
-            return Ok(files::load_key(path)?.map(|key| UserKey::File(Box::new(key))));
+            return Ok(Some(SigningKey::from_bytes(&files::secret_of(path, &text)?).into()));
         }
         let wrong =
             |error: ssh_key::KeyError| TrustFileError::Malformed { path: path.to_owned(), detail: error.to_string() };
@@ -89,11 +86,6 @@ impl UserKey {
     }
 }
 
-/// A public line without its comment.
-fn line_of(text: &str) -> Option<String> {
-    ssh_key::read(text.trim()).and_then(|key| ssh_key::line(&key)).ok()
-}
-
 impl From<SigningKey> for UserKey {
     fn from(key: SigningKey) -> UserKey {
         UserKey::File(Box::new(key))
@@ -103,10 +95,7 @@ impl From<SigningKey> for UserKey {
 impl AgentKey {
     fn new(key: &SshKey, socket: Option<PathBuf>) -> Result<AgentKey, ssh_key::KeyError> {
         match key.key_data() {
-            KeyData::Ed25519(public) => {
-                let (public, line) = (PublicKey::from_bytes(public.0), ssh_key::line(key)?);
-                Ok(AgentKey { public, ssh: SshKey::new(key.key_data().clone(), ""), line, socket })
-            }
+            KeyData::Ed25519(public) => Ok(AgentKey { public: PublicKey::from_bytes(public.0), socket }),
             _ => Err(ssh_key::KeyError::Kind(key.algorithm().to_string())),
         }
     }
@@ -122,31 +111,40 @@ impl AgentKey {
 
     fn find_in(socket: Option<&Path>, which: Option<&str>) -> Result<AgentKey, TrustFileError> {
         let held = asking(socket.map(Path::to_owned), async |mut client| client.request_identities().await)?;
+        let line = which.and_then(|which| ssh_key::read(which.trim()).ok());
         let mut keys = Vec::new();
         for identity in held {
             let AgentIdentity::PublicKey { key, comment } = identity else { continue };
-            let names = [comment, key.fingerprint(HashAlg::Sha256).to_string(), key.to_openssh().unwrap_or_default()];
             let Ok(found) = AgentKey::new(&key, socket.map(Path::to_owned)) else { continue };
-            let is_line = |which: &str| line_of(which).is_some_and(|line| line == found.line);
-            if which.is_none_or(|which| names.iter().any(|name| name == which) || is_line(which)) {
-                keys.push((found, names));
+            let fingerprint = key.fingerprint(HashAlg::Sha256).to_string();
+            let is_line = line.as_ref().is_some_and(|line| line.key_data() == key.key_data());
+            if which.is_none_or(|which| which == comment || which == fingerprint || is_line) {
+                keys.push((found, fingerprint));
             }
         }
         if keys.len() > 1 {
-            let names: Vec<&str> = keys.iter().map(|(_, names)| names[1].as_str()).collect();
+            let names: Vec<&str> = keys.iter().map(|(_, fingerprint)| fingerprint.as_str()).collect();
             return Err(agent(&format!("has several keys: name one of {}", names.join(", "))));
         }
         let none = "has no such key of kind ssh-ed25519 (ssh-add -l lists them, ssh-add FILE adds one)";
         keys.pop().map(|(key, _)| key).ok_or_else(|| agent(none))
     }
 
+    /// The public key.
+    pub fn public(&self) -> PublicKey {
+        self.public
+    }
+
     /// Its public line, as it is kept in a file.
-    pub fn line(&self) -> &str {
-        &self.line
+    ///
+    /// # Errors
+    /// [`TrustFileError::Agent`] when it cannot be written.
+    pub fn line(&self) -> Result<String, TrustFileError> {
+        ssh_key::line(&ssh_key::public(self.public.as_bytes())).map_err(|error| agent(&error.to_string()))
     }
 
     fn signature(&self, message: &[u8]) -> Result<Signature, TrustFileError> {
-        let (key, message) = (self.ssh.clone(), message.to_vec());
+        let (key, message) = (ssh_key::public(self.public.as_bytes()), message.to_vec());
         let sign = async move |mut client: Agent| client.sign_request_signature(&key, None, &message).await;
         let signed = asking(self.socket.clone(), sign)?;
         let bytes = signed.as_bytes().try_into().map_err(|_| agent("answers with no signature of kind ssh-ed25519"))?;
@@ -268,7 +266,8 @@ mod tests {
         assert!(several.contains("has several keys") && several.contains("SHA256:"), "{several}");
         assert!(find(Some("nobody")).unwrap_err().to_string().contains("has no such key"));
         let found = find(Some("ada@home")).unwrap();
-        assert_eq!(find(Some(found.line())).unwrap().line(), found.line());
+        let line = format!("{} of ada", found.line().unwrap());
+        assert_eq!(find(Some(&line)).unwrap().public(), found.public());
         let signed = UserKey::Agent(Box::new(found)).sign(&statement()).unwrap();
         assert_eq!(signed.author, PublicKey::of(&key(1)));
         assert_eq!(signed.open::<Credential>().unwrap(), statement());

@@ -86,9 +86,9 @@ impl Wallet {
     /// [`TrustFileError::Exists`] when another one is there.
     pub fn take_agent_key(&self, key: &AgentKey) -> Result<(), TrustFileError> {
         match self.user_key()? {
-            Some(UserKey::Agent(own)) if own.line() == key.line() => Ok(()),
+            Some(UserKey::Agent(own)) if own.public() == key.public() => Ok(()),
             Some(_) => Err(TrustFileError::Exists { path: self.key_file.clone() }),
-            None => files::create(&self.key_file, &format!("{}\n", key.line())),
+            None => files::create(&self.key_file, &format!("{}\n", key.line()?)),
         }
     }
 

@@ -12,8 +12,9 @@ fn priced(prefix: &str, price: &str) -> String {
 /// The lines of an account as texts, in an order that does not depend on who tells them.
 fn lines(accounts: &Value, side: &str) -> Vec<String> {
     let line = |line: &Value| {
-        let keys = ["site", "request", "state", "seats", "agreed", "charged"];
-        keys.map(|key| line[key].to_string()).join(" ")
+        let part = ["site", "request", "seats"].map(|key| line["part"][key].to_string());
+        let account = ["state", "agreed", "charged"].map(|key| line[key].to_string());
+        [part, account].concat().join(" ")
     };
     let mut lines: Vec<String> = accounts[side].as_array().unwrap().iter().map(line).collect();
     lines.sort();

@@ -1,4 +1,4 @@
-//! What commands have used, beside what was reserved.
+//! `kolo usage` shows the time that commands took beside the reserved time.
 
 use std::time::Instant;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::run_on_seats::{kolo_run, runner};
 
-/// What is told of a reservation.
+/// The line of `kolo usage` about a reservation.
 fn used(node: &Node, request: &str) -> Option<Value> {
     let usage = node.kolo_json(&["usage"], 0);
-    usage["used"].as_array().unwrap().iter().find(|line| line["request"] == request).cloned()
+    usage["used"].as_array().unwrap().iter().find(|line| line["part"]["request"] == request).cloned()
 }
 
 fn submit(node: &Node, duration: &str) -> String {
@@ -39,9 +39,9 @@ fn the_time_of_commands_stands_beside_what_was_reserved_whatever_becomes_of_the_
     // What was never used is there too, and nothing is lost when it is over.
     let is_whole = |line: &Option<Value>| line.as_ref().is_some_and(|line| line["reserved_s"] == 3);
     let line = wait_until("the end of the other", || used(&node, &idle), is_whole).unwrap();
-    assert_eq!((&line["runs"], &line["used_ms"], &line["seats"]), (&0.into(), &0.into(), &1.into()));
+    assert_eq!((&line["runs"], &line["used_ms"], &line["part"]["seats"]), (&0.into(), &0.into(), &1.into()));
     let _ = node.kolo_json(&["cancel", &busy], 0);
-    let line = wait_until("what is left of it", || used(&node, &busy), Option::is_some).unwrap();
+    let line = used(&node, &busy).unwrap();
     node.kill();
     node.restart();
     let again = used(&node, &busy).unwrap();

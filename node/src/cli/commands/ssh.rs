@@ -20,7 +20,7 @@ use crate::{
         exit::Exit,
         run_args::{SshArgs, SshConfigArgs, SshKeyArgs},
     },
-    trust::{TrustFileError, files, random_bytes, ssh_key},
+    trust::{files, random_bytes, ssh_key},
 };
 
 /// The file with the user's key for SSH.
@@ -92,20 +92,9 @@ pub fn identity(context: &Context, args: &SshKeyArgs) -> Result<Identity, CliErr
         return Ok(Identity { public: read.map_err(|error| wrong(&beside, &error))?, file });
     }
     let file = directory(context)?.join(KEY_FILE);
-    let text = match files::read(&file, FILE_BYTES_MAX)? {
-        Some(text) => text,
-        None => {
-            let text =
-                ssh_key::to_file(&ssh_key::private(&random_bytes::<32>()?)).map_err(|error| wrong(&file, &error))?;
-            match files::create(&file, &text) {
-                // Another command was faster.
-                Err(TrustFileError::Exists { path }) => {
-                    files::read(&path, FILE_BYTES_MAX)?.ok_or(TrustFileError::Exists { path })?
-                }
-                created => created.map(|()| text)?,
-            }
-        }
-    };
+    let text = files::read_private_or_make::<CliError>(&file, FILE_BYTES_MAX, || {
+        ssh_key::to_file(&ssh_key::private(&random_bytes::<32>()?)).map_err(|error| wrong(&file, &error))
+    })?;
     Ok(Identity {
         public: ssh_key::seed_of_file(&text)
             .and_then(|seed| ssh_key::line(ssh_key::private(&seed).public_key()))

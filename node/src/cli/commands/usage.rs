@@ -2,16 +2,12 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use broker::{
-    cost::Cost,
-    ids::SiteId,
-    time::{Time, Window},
-};
+use broker::{cost::Cost, time::Time};
 use jiff::{Timestamp, tz::TimeZone};
 
 use super::Context;
 use crate::{
-    api::accounts::{AccountLine, AccountState, Accounts, UsedLine},
+    api::accounts::{AccountLine, AccountState, Accounts, ReservedPart, UsedLine},
     cli::{
         args::{UsageArgs, UsageBy},
         error::CliError,
@@ -81,11 +77,11 @@ impl Usage {
         [("earned", &self.accounts.earned), ("spent", &self.accounts.spent)]
     }
 
-    fn group(&self, user: &str, (site, name): (&SiteId, &str), window: Window) -> String {
+    fn group(&self, part: &ReservedPart) -> String {
         match self.by {
-            UsageBy::User => safe(user),
-            UsageBy::Site => site_text(site.as_str(), name),
-            UsageBy::Month => month(window.start, &self.zone),
+            UsageBy::User => safe(&part.user),
+            UsageBy::Site => site_text(part.site.as_str(), &part.site_name),
+            UsageBy::Month => month(part.window.start, &self.zone),
         }
     }
 
@@ -94,8 +90,7 @@ impl Usage {
         for (side, lines) in self.sides() {
             let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
             for line in lines {
-                let group = self.group(&line.user, (&line.site, &line.site_name), line.window);
-                sums.entry(group).or_default().add(line);
+                sums.entry(self.group(&line.part)).or_default().add(line);
             }
             rows.extend(sums.into_iter().map(|(group, Sum { reservations, agreed, charged, open })| {
                 let costs = [agreed, charged, open].map(|cost| cost.to_string());
@@ -113,8 +108,8 @@ impl Usage {
     fn used(&self, look: &Look) -> Option<String> {
         let mut sums: BTreeMap<String, [u64; 5]> = BTreeMap::new();
         for line in &self.accounts.used {
-            let UsedLine { reserved_s, used_ms, cpu_ms, runs, .. } = *line;
-            let sum = sums.entry(self.group(&line.user, (&line.site, &line.site_name), line.window)).or_default();
+            let &UsedLine { reserved_s, used_ms, cpu_ms, runs, .. } = line;
+            let sum = sums.entry(self.group(&line.part)).or_default();
             for (sum, more) in sum.iter_mut().zip([1, runs, reserved_s.saturating_mul(1000), used_ms, cpu_ms]) {
                 *sum = sum.saturating_add(more);
             }
@@ -144,29 +139,25 @@ impl Usage {
                     AccountState::Cancelled => "cancelled",
                     AccountState::Open => "open",
                 };
-                let (user, name) = (quoted(&line.user), quoted(&line.site_name));
-                let AccountLine { site, request, window, seats, agreed, charged, .. } = line;
-                let (start, end) = (window.start.0, window.end.0);
+                let AccountLine { part, agreed, charged, .. } = line;
                 // Writing to a String cannot fail.
-                let _ = writeln!(
-                    text,
-                    "{side},{user},{site},{name},{},{start},{end},{seats},{state},{agreed},{charged},,,,",
-                    quoted(request.as_str())
-                );
+                let _ = writeln!(text, "{side},{},{state},{agreed},{charged},,,,", fields(part));
             }
         }
         for line in &self.accounts.used {
-            let UsedLine { site, request, window, seats, runs, reserved_s, used_ms, cpu_ms, .. } = line;
-            let [user, name, request] = [&line.user, &line.site_name, request.as_str()].map(quoted);
-            let ([used, cpu], (start, end)) =
-                ([used_ms, cpu_ms].map(|ms| *ms as f64 / 1e3), (window.start.0, window.end.0));
-            let _ = writeln!(
-                text,
-                "used,{user},{site},{name},{request},{start},{end},{seats},,,,{runs},{reserved_s},{used:.3},{cpu:.3}"
-            );
+            let UsedLine { part, runs, reserved_s, used_ms, cpu_ms } = line;
+            let [used, cpu] = [used_ms, cpu_ms].map(|ms| *ms as f64 / 1e3);
+            let _ = writeln!(text, "used,{},,,,{runs},{reserved_s},{used:.3},{cpu:.3}", fields(part));
         }
         text
     }
+}
+
+/// What lines of all kinds begin with, behind the side.
+fn fields(part: &ReservedPart) -> String {
+    let ReservedPart { user, site, site_name, request, window, seats } = part;
+    let [user, name, request] = [user, site_name, request.as_str()].map(quoted);
+    format!("{user},{site},{name},{request},{},{},{seats}", window.start.0, window.end.0)
 }
 
 /// A field as RFC 4180 has it. A spreadsheet takes a text that begins with one of `=+-@` for a formula.
@@ -181,29 +172,34 @@ impl Report for Usage {
     }
 
     fn ids(&self) -> Vec<String> {
-        self.accounts.spent.iter().map(|line| line.request.to_string()).collect()
+        self.accounts.spent.iter().map(|line| line.part.request.to_string()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use broker::ids::RequestId;
+    use broker::{
+        ids::{RequestId, SiteId},
+        time::Window,
+    };
 
     use super::*;
     use crate::cli::{output::OutputFormat, samples::printed};
 
-    fn line(user: &str, request: &str, start: i64, costs: (u64, u64), state: AccountState) -> AccountLine {
-        AccountLine {
+    fn part(user: &str, request: &str, window: Window) -> ReservedPart {
+        ReservedPart {
             user: user.to_owned(),
             site: SiteId::new("12D3KooWaaaa1111").unwrap(),
             site_name: "alpha".to_owned(),
             request: RequestId::new(request).unwrap(),
-            window: Window { start: Time(start), end: Time(start + 60) },
+            window,
             seats: 2,
-            agreed: Cost(costs.0),
-            charged: Cost(costs.1),
-            state,
         }
+    }
+
+    fn line(user: &str, request: &str, start: i64, costs: (u64, u64), state: AccountState) -> AccountLine {
+        let part = part(user, request, Window { start: Time(start), end: Time(start + 60) });
+        AccountLine { part, agreed: Cost(costs.0), charged: Cost(costs.1), state }
     }
 
     fn usage(by: UsageBy, is_csv: bool) -> Usage {
@@ -240,12 +236,7 @@ mod tests {
     #[test]
     fn what_was_used_stands_beside_what_was_reserved() {
         let used = |request: &str, reserved_s: u64, used_ms: u64| UsedLine {
-            user: "ada".to_owned(),
-            site: SiteId::new("12D3KooWaaaa1111").unwrap(),
-            site_name: "alpha".to_owned(),
-            request: RequestId::new(request).unwrap(),
-            window: Window { start: Time(0), end: Time(3600) },
-            seats: 2,
+            part: part("ada", request, Window { start: Time(0), end: Time(3600) }),
             runs: 3,
             reserved_s,
             used_ms,

@@ -5,6 +5,7 @@
 
 use std::{future, io, pin::pin, thread, time::Duration};
 
+use broker::time::Time;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use tokio::{sync::mpsc, time::sleep};
@@ -23,7 +24,7 @@ use crate::{
 };
 
 /// How long the node may keep one question open; short enough that a dead node is noticed, long enough to cost nothing.
-const POLL_MS: u64 = 20_000;
+pub(super) const POLL: Duration = Duration::from_secs(20);
 /// Views that the command has not looked at yet; the client waits when there are more.
 const QUEUE: usize = 4;
 
@@ -77,12 +78,24 @@ impl Goal {
     }
 }
 
+/// The path of the next view after `view`, which time alone changes in so many milliseconds, if it does.
+pub(super) fn question(view: &RequestView, changes_ms: Option<u64>) -> String {
+    let poll_ms = u64::try_from(POLL.as_millis()).unwrap_or(u64::MAX);
+    // Time changes a state without a new revision; a little later, the node sees it too.
+    let wait_ms = changes_ms.map_or(poll_ms, |changes_ms| changes_ms.saturating_add(200).min(poll_ms));
+    format!("{}?wait_ms={wait_ms}&revision={}", request_path(view.id.as_str()), view.revision)
+}
+
+/// Milliseconds until this time.
+pub(super) fn until_ms(at: Time) -> u64 {
+    let milliseconds = at.0.saturating_mul(1000).saturating_sub(Timestamp::now().as_millisecond());
+    u64::try_from(milliseconds).unwrap_or(0)
+}
+
 /// Milliseconds until the reservation of `view` begins or ends, whichever is the goal; zero without one.
 fn until(view: &RequestView, goal: Goal) -> u64 {
     let Some(reservation) = &view.reservation else { return 0 };
-    let at = if goal == Goal::End { reservation.end } else { reservation.start };
-    let milliseconds = at.0.saturating_mul(1000).saturating_sub(Timestamp::now().as_millisecond());
-    u64::try_from(milliseconds).unwrap_or(0)
+    until_ms(if goal == Goal::End { reservation.end } else { reservation.start })
 }
 
 /// Asks the node until the request has come to `goal`, or nobody listens any more.
@@ -90,16 +103,14 @@ fn follow(client: &Client, goal: Goal, first: Result<RequestView, CliError>, new
     let mut answer = first;
     loop {
         let next = answer.as_ref().ok().filter(|view| !goal.is_reached(view)).map(|view| {
-            // Time alone changes a state without a new revision; a little later, the node sees it too.
-            let changes_ms = if view.state.is_reserved() { until(view, goal).saturating_add(200) } else { POLL_MS };
-            let wait_ms = changes_ms.min(POLL_MS);
-            format!("{}?wait_ms={wait_ms}&revision={}", request_path(view.id.as_str()), view.revision)
+            let changes_ms = view.state.is_reserved().then(|| until(view, goal));
+            question(view, changes_ms)
         });
         if news.blocking_send(answer.map(Box::new)).is_err() {
             return;
         }
         let Some(path) = next else { return };
-        answer = client.get_waiting(&path, Duration::from_millis(POLL_MS));
+        answer = client.get_waiting(&path, POLL);
     }
 }
 

@@ -1,6 +1,7 @@
-//! `kolo watch`: says what becomes of a request until it is over, and runs the user's command each time.
+//! `kolo watch`: prints each notice about a request until it is over, and runs the user's command with each. The first one says how things
+//! stand.
 //!
-//! What is so at first is said first. Invariant: a node that does not answer for a while, as at its restart, loses no event that is
+//! Invariant: a node that does not answer for a while, as at its restart, loses no event that is
 //! still so afterwards.
 
 use std::{
@@ -13,7 +14,10 @@ use std::{
 use broker::time::Time;
 use jiff::Timestamp;
 
-use super::{Context, path_of};
+use super::{
+    Context, path_of,
+    waiting::{POLL, question, until_ms},
+};
 use crate::{
     api::request_view::{RequestState, RequestView},
     cli::{
@@ -28,8 +32,6 @@ use crate::{
     text::{safe::safe, time::format_time, words::site_text},
 };
 
-/// How long the node may keep one question open.
-const POLL_MS: u64 = 20_000;
 /// Wait before a node that does not answer is asked again.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
@@ -66,14 +68,13 @@ fn now() -> Time {
 
 /// The next view, when something has changed or time has.
 fn changed(client: &Client, view: &RequestView) -> Result<RequestView, CliError> {
-    let until = |at: Time| at.0.saturating_mul(1000).saturating_sub(Timestamp::now().as_millisecond()).max(0);
-    let moment = next_moment(view, now()).map(|at| until(at).unsigned_abs());
-    // A little later, so that the node sees it too.
-    let wait_ms = moment.map_or(POLL_MS, |wait| wait.saturating_add(200).min(POLL_MS));
-    let path = format!("{}?wait_ms={wait_ms}&revision={}", request_path(view.id.as_str()), view.revision);
+    let path = question(view, next_moment(view, now()).map(until_ms));
     let mut is_said = false;
     loop {
-        match client.get_waiting(&path, Duration::from_millis(wait_ms)) {
+        // A node that has started anew counts its revisions anew.
+        let answer =
+            if is_said { client.get(&request_path(view.id.as_str())) } else { client.get_waiting(&path, POLL) };
+        match answer {
             Err(error) if error.exit() == Exit::Unreachable => {
                 if !is_said {
                     remark(&format!("{error}; it is asked again"));
@@ -81,14 +82,12 @@ fn changed(client: &Client, view: &RequestView) -> Result<RequestView, CliError>
                 }
                 thread::sleep(AGAIN_AFTER);
             }
-            // A node that has started anew counts its revisions anew.
-            Ok(_) if is_said => return client.get(&request_path(view.id.as_str())),
             answer => return answer,
         }
     }
 }
 
-/// Runs the user's command, if there is one, and waits for its end; how it has failed.
+/// Runs the user's command with a notice and waits for its end; says how it failed.
 fn tell(command: &[String], notice: &Notice<'_>) -> Result<(), String> {
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
     let mut told = Command::new(program);
@@ -102,6 +101,7 @@ fn tell(command: &[String], notice: &Notice<'_>) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{program}: {status}")) }
 }
 
+/// A notice as it is printed, with its time.
 #[derive(serde::Serialize)]
 struct Said<'a> {
     #[serde(flatten)]

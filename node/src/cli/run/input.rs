@@ -1,7 +1,8 @@
 //! The user's standard input, for one seat or for all.
 //!
 //! Invariant: nothing is read before a seat wants it, so what was refused has taken nothing, but for keys of a terminal. What is read waits
-//! until every seat that takes input has room for it, so no more than a few chunks are in memory; a seat that has ended holds up nobody.
+//! until every seat that takes input has room for it, so no more than a few chunks, or [`KEYS_QUEUE`] short
+//! pieces of keys, are in memory; a seat that has ended holds up nobody.
 
 use std::{
     io::Read,

@@ -148,13 +148,13 @@ fn globs(patterns: &[String]) -> Result<Vec<Glob>, FilesOrderError> {
 
 /// The pattern with braces that mean themselves, as they do in names.
 fn without_braces(pattern: &str) -> String {
-    let (mut written, mut class) = (String::with_capacity(pattern.len()), None);
+    let (mut written, mut class, mut before) = (String::with_capacity(pattern.len()), None, ' ');
     for letter in pattern.chars() {
         class = match (class, letter) {
             (None, '[') => Some(0),
             (None, _) => None,
-            // The first letter of a class, also behind `!`, is one of it.
-            (Some(0), '!' | '^') => Some(0),
+            // The first letter of a class, also behind one `!`, is one of it.
+            (Some(0), '!' | '^') if before == '[' => Some(0),
             (Some(1..), ']') => None,
             (Some(count), _) => Some(count + 1),
         };
@@ -162,6 +162,7 @@ fn without_braces(pattern: &str) -> String {
             '{' | '}' if class.is_none() => written.extend(['[', letter, ']']),
             _ => written.push(letter),
         }
+        before = letter;
     }
     written
 }
@@ -239,7 +240,7 @@ pub mod tests {
         let matches = |pattern: &str, path: &str| Patterns::of(&[pattern.to_owned()]).unwrap().match_path(path);
         assert!(matches("*.csv", "a.csv") && !matches("*.csv", "d/a.csv") && matches("**/*.csv", "d/a.csv"));
         assert!(matches("out/", "out/d/x") && matches("out", "out/x") && !matches("out", "outer"));
-        assert!(matches("[ab]?", "bx") && !matches("[!ab]?", "bx"));
+        assert!(matches("[ab]?", "bx") && !matches("[!ab]?", "bx") && matches("[!!]{", "a{"));
         assert!(matches(".", "d/x") && matches("./d", "d/x"), "all, as for other commands");
         // Nothing else means more than itself.
         for name in ["a{1,2}.txt", r"a\*", "a{", "}"] {

@@ -148,10 +148,23 @@ impl ChunkStore {
         if ChunkHash::of(&bytes) == *hash {
             return Ok(bytes);
         }
-        fs::remove_file(self.file(hash))?;
-        let mut room = locked(&self.room);
-        *room = (*room + bytes.len() as u64).min(STORE_BYTES_MAX);
+        self.forget_damaged(hash)?;
         Err(StoreError::Missing)
+    }
+
+    /// Removes a piece, unless it is gone, or was brought anew, since it was found damaged.
+    fn forget_damaged(&self, hash: &ChunkHash) -> Result<(), StoreError> {
+        let mut room = locked(&self.room);
+        let bytes = match fs::read(self.file(hash)) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        if ChunkHash::of(&bytes) != *hash {
+            fs::remove_file(self.file(hash))?;
+            *room = (*room + bytes.len() as u64).min(STORE_BYTES_MAX);
+        }
+        Ok(())
     }
 
     fn file(&self, hash: &ChunkHash) -> PathBuf {

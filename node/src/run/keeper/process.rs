@@ -97,15 +97,19 @@ fn keep_end(keeper: &Keeper, end: &End) {
     }
 }
 
-/// Writes down what the command has used, for the site's owner.
-fn note_use(keeper: &Keeper, task: &Task, started_ms: u64) {
-    // It stands beside the directory of all runs: those of single ones are two levels below that.
-    let Some(beside) = keeper.directory.path().ancestors().nth(3) else { return };
+/// What the command has used, for the site's owner; asked before its cgroup is removed.
+fn use_of(keeper: &Keeper, task: &Task, started_ms: u64) -> used::Line {
     let cpu_ms = keeper.cgroup.get().and_then(Cgroup::cpu_ms).or_else(waited_for_cpu_ms).unwrap_or(0);
     let (order, user) = (&task.order, task.user);
     let (request, seat, run) = (order.request.clone(), order.seat, order.run.0);
-    let line = used::Line::Run(RunUse { user, request, seat, run, started_ms, ended_ms: unix_ms(), cpu_ms });
-    if let Err(error) = used::add(beside, &line) {
+    used::Line::Run(RunUse { user, request, seat, run, started_ms, ended_ms: unix_ms(), cpu_ms })
+}
+
+/// Writes a line of use down. Others may be writing, which takes a while.
+async fn note_use(keeper: &Keeper, line: used::Line) {
+    let run = keeper.directory.path().to_owned();
+    let add = move || used::beside_run(&run).map_or(Ok(()), |beside| used::add(beside, &line));
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(add).await {
         eprintln!("what the command has used cannot be written down: {error}");
     }
 }
@@ -252,9 +256,9 @@ impl Prepared {
         };
         // Known from here on, whatever becomes of the last words.
         keep_end(keeper, &end);
-        note_use(keeper, task, started_ms);
+        let line = use_of(keeper, task, started_ms);
         remove_left(keeper, task);
-        drain(keeper, copied).await;
+        tokio::join!(drain(keeper, copied), note_use(keeper, line));
         if let (End::Code(0), Some(stop @ Stop::Broken(_))) = (&end, keeper.state().stop.clone()) {
             // What was said is not whole, which is no success.
             end = End::from(stop);

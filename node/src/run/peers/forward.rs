@@ -178,7 +178,10 @@ impl Forwarders {
 
     /// Ends what is carried for runs that are over.
     pub fn sweep(&self, keepers: &Keepers) {
-        locked(&self.runs).retain(|id, _| keepers.goes_on(id));
+        let known: Vec<RunId> = locked(&self.runs).keys().cloned().collect();
+        // The disk is asked while nobody waits: connections that come in look here.
+        let over: Vec<RunId> = known.into_iter().filter(|id| !keepers.goes_on(id)).collect();
+        locked(&self.runs).retain(|id, _| !over.contains(id));
     }
 
     /// Where a connection leads that the site `from` wants to a seat here.

@@ -5,11 +5,10 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, FileTimes, Metadata, OpenOptions, Permissions, ReadDir},
+    fs::{self, File, Metadata, OpenOptions, Permissions, ReadDir},
     io::{self, ErrorKind},
     os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
 };
 
 use nix::libc::O_NONBLOCK;
@@ -17,7 +16,7 @@ use russh_sftp::{
     protocol::{self, Attrs, Data, FileAttributes, Handle, Name, OpenFlags, Packet, Status, StatusCode, Version},
     server::Handler,
 };
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, futimens, utimensat};
 
 /// Most files and directories that are open.
 const HANDLES_MAX: usize = 256;
@@ -91,6 +90,12 @@ fn text(path: &Path) -> Result<String, StatusCode> {
     path.to_str().map(str::to_owned).ok_or(StatusCode::Failure)
 }
 
+/// The times that are said of a file; none unless both are.
+fn times(wanted: &FileAttributes) -> Option<Timestamps> {
+    let at = |seconds: u32| Timespec { tv_sec: seconds.into(), tv_nsec: 0 };
+    Some(Timestamps { last_access: at(wanted.atime?), last_modification: at(wanted.mtime?) })
+}
+
 /// Gives a file what is said of it; its owner is never changed.
 fn set(file: &File, wanted: &FileAttributes) -> io::Result<()> {
     if let Some(size) = wanted.size {
@@ -99,11 +104,7 @@ fn set(file: &File, wanted: &FileAttributes) -> io::Result<()> {
     if let Some(mode) = wanted.permissions {
         file.set_permissions(Permissions::from_mode(mode & 0o7777))?;
     }
-    let at = |seconds: u32| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.into());
-    if let (Some(accessed), Some(modified)) = (wanted.atime, wanted.mtime) {
-        file.set_times(FileTimes::new().set_accessed(at(accessed)).set_modified(at(modified)))?;
-    }
-    Ok(())
+    times(wanted).map_or(Ok(()), |times| Ok(futimens(file, &times)?))
 }
 
 /// The same by its path: it need not be open for reading or writing.
@@ -114,12 +115,7 @@ fn set_at(path: &Path, wanted: &FileAttributes) -> io::Result<()> {
     if let Some(mode) = wanted.permissions {
         fs::set_permissions(path, Permissions::from_mode(mode & 0o7777))?;
     }
-    if let (Some(accessed), Some(modified)) = (wanted.atime, wanted.mtime) {
-        let [last_access, last_modification] =
-            [accessed, modified].map(|seconds| Timespec { tv_sec: seconds.into(), tv_nsec: 0 });
-        utimensat(CWD, path, &Timestamps { last_access, last_modification }, AtFlags::empty())?;
-    }
-    Ok(())
+    times(wanted).map_or(Ok(()), |times| Ok(utimensat(CWD, path, &times, AtFlags::empty())?))
 }
 
 impl Handler for Files {

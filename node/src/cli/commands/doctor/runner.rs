@@ -37,7 +37,7 @@ fn is_of_us(data_dir: &Path) -> bool {
 }
 
 fn findings(confinement: &Confinement, data_dir: &Path) -> Vec<Finding> {
-    let misses = match confinement.check_hides(data_dir).and_then(|()| confinement.check()) {
+    let misses = match confinement.check_for(data_dir) {
         Ok(misses) => misses,
         Err(error) => {
             let to_do = "the node does not start like this; without the key runner it starts, and runs no commands";
