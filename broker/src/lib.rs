@@ -28,6 +28,6 @@ pub mod uplinks;
 pub mod view;
 
 pub use model::{
-    amount, cost, demand, host, ids, plan, request, resources, scale, shapes, tariff, time, traffic, variant,
+    amount, classes, cost, demand, host, ids, plan, request, resources, scale, shapes, tariff, time, traffic, variant,
 };
 pub use phases::availability;

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     amount::{Amount, format_amount},
+    classes::Hosts,
     cost::Cost,
     features::Features,
-    host::Host,
     ids::{HostId, RequestId, SeatNumber, SiteId},
     plan::{Place, Seat},
     request::{MAX_HOSTS, MAX_NAMES},
@@ -569,7 +569,7 @@ pub struct Advert {
     /// How users reach the hosts, with places for host, user and request: for display, not trusted, never run.
     pub contact: Option<String>,
     /// The hosts on offer.
-    pub hosts: Vec<Host>,
+    pub hosts: Hosts,
     /// What the site's link to all others carries, in Mbit/s; none when it sets no limit.
     pub uplink: Option<Amount>,
     /// Whether own jobs have waited here, so that a hold may cost them something, or be refused for their sake: a coordinator asks for
@@ -621,6 +621,6 @@ pub struct ScheduleSnapshot {
     pub site: SiteId,
     /// The version shown.
     pub version: LedgerVersion,
-    /// Schedule by host, from the site's present on; that of the uplink, if it has a limit, is under [`HostId::uplink`].
+    /// Schedule by host, from the site's present on; that of the uplink is under [`HostId::uplink`]. What is not here is free.
     pub hosts: Vec<(HostId, Schedule)>,
 }

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     amount::Amount,
+    classes::hosts_of_class,
     cost::Prices,
     document::{Misfit, read_object},
-    host::{Host, Speed, hosts_of_class},
+    host::{Host, Speed},
     ids::{HostId, SiteId},
     resources::{Amounts, Attributes, ResourceName},
     schedule::{Schedule, ScheduleError},

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     ids::HostId,
-    protocol::{Advert, ChangeKind, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
+    protocol::{Advert, ChangeKind, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
     time::{Millis, Time},
     uplinks::Uplink,
@@ -32,7 +32,7 @@ pub struct KnownSchedules {
     pub learnt: Millis,
     /// A later version is known to exist: changes in between were missed.
     pub has_gap: bool,
-    /// The schedules, with that of the uplink ([`HostId::uplink`]).
+    /// The schedules, with that of the uplink ([`HostId::uplink`]). What is not here is free.
     pub by_host: BTreeMap<HostId, Schedule>,
 }
 
@@ -56,6 +56,25 @@ pub enum Received {
     Old,
     /// Something between what is known and this was missed: ask the site.
     Gap,
+}
+
+impl KnownSchedules {
+    /// Takes a change in; whether it can be. A site that takes away what it never had contradicts itself: what we believe of it is worth
+    /// nothing.
+    fn change(&mut self, change: &ScheduleChange) -> bool {
+        let schedule = self.by_host.entry(change.host.clone()).or_default();
+        let is_possible = match change.kind {
+            ChangeKind::Added => {
+                schedule.add(change.window, &change.amounts);
+                true
+            }
+            ChangeKind::Removed => schedule.remove(change.window, &change.amounts).is_ok(),
+        };
+        if schedule.is_empty() {
+            self.by_host.remove(&change.host);
+        }
+        is_possible
+    }
 }
 
 impl SiteView {
@@ -135,7 +154,7 @@ impl SiteView {
             version: snapshot.version,
             learnt: now,
             has_gap,
-            by_host: snapshot.hosts.into_iter().collect(),
+            by_host: snapshot.hosts.into_iter().filter(|(_, schedule)| !schedule.is_empty()).collect(),
         });
         if has_gap { Received::Gap } else { Received::Applied }
     }
@@ -156,16 +175,9 @@ impl SiteView {
         }
         let skip = usize::try_from(known.version.change - update.from.change).unwrap_or(usize::MAX);
         for change in update.changes.iter().skip(skip) {
-            let schedule = known.by_host.entry(change.host.clone()).or_default();
-            match change.kind {
-                ChangeKind::Added => schedule.add(change.window, &change.amounts),
-                // A site that takes away what it never had contradicts itself: what we believe of it is worth nothing.
-                ChangeKind::Removed => {
-                    if schedule.remove(change.window, &change.amounts).is_err() {
-                        known.has_gap = true;
-                        return Received::Gap;
-                    }
-                }
+            if !known.change(change) {
+                known.has_gap = true;
+                return Received::Gap;
             }
             known.version.change += 1;
         }
@@ -199,9 +211,10 @@ impl SiteView {
     /// Forgets the past of all schedules.
     pub fn forget_before(&mut self, now: Time) {
         if let Schedules::Known(known) = &mut self.schedules {
-            for schedule in known.by_host.values_mut() {
+            known.by_host.retain(|_, schedule| {
                 schedule.forget_before(now);
-            }
+                !schedule.is_empty()
+            });
         }
     }
 }

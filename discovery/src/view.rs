@@ -16,6 +16,7 @@ use std::{
 };
 
 use broker::{
+    classes::HostClass,
     host::Host,
     ids::{HostId, SiteId},
     protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
@@ -116,7 +117,7 @@ impl SharedView {
     /// How many hosts are known.
     #[must_use]
     pub fn host_count(&self) -> usize {
-        self.sites.iter().map(|entry| entry.view.advert().hosts.len()).sum()
+        self.sites.iter().map(|entry| entry.view.advert().hosts.count()).sum()
     }
 
     /// Whether the site is known.
@@ -145,14 +146,14 @@ impl SharedView {
         self.site_ids().into_iter().filter_map(summary).collect()
     }
 
-    /// Looks at all hosts, site by site, in no particular order. The flag tells whether the site's schedules
+    /// Looks at all classes of hosts, site by site, in no particular order. The flag tells whether the site's schedules
     /// are known.
-    pub(crate) fn for_each_host(&self, mut look: impl FnMut(&Advert, &Host, bool)) {
+    pub(crate) fn for_each_class(&self, mut look: impl FnMut(&Advert, &HostClass, bool)) {
         for entry in &self.sites {
             let has_answered = matches!(entry.view.schedules(), Schedules::Known(_));
             let advert = entry.view.advert();
-            for host in &advert.hosts {
-                look(advert, host, has_answered);
+            for class in advert.hosts.classes() {
+                look(advert, class, has_answered);
             }
         }
     }
@@ -196,10 +197,9 @@ impl SharedView {
     ) -> Option<HostView> {
         let entry = self.sites.get(site)?;
         let known = schedules(&entry.view)?;
-        let described = entry.view.advert().hosts.iter().find(|described| described.id == *host)?;
-        // A host that the ledger does not mention is free.
         let schedule = known.by_host.get(host).cloned().unwrap_or_default();
-        Some(HostView { host: described.clone(), schedule, version: known.version, age: now - known.learnt })
+        let host = entry.view.advert().hosts.get(host)?;
+        Some(HostView { host, schedule, version: known.version, age: now - known.learnt })
     }
 
     /// Whether the site's schedules were confirmed within `age_max` and have no gap.

@@ -19,7 +19,6 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use broker::{
     amount::Amount,
-    host::Host,
     ids::{RequestId, SiteId},
     protocol::{AttemptId, LedgerVersion, ScheduleSnapshot, SiteRequest},
     request::{Request, RequestDocument},
@@ -190,8 +189,8 @@ async fn start_site(
     config.gossip = !entries.is_empty();
     let (discovery, inbound) = discovery::start(identity, config).await?;
     if !entries.is_empty() {
-        let offer: Vec<Host> = entries.iter().map(|entry| entry.host.clone()).collect();
-        discovery.publish_advert(Offer { name: format!("site-{number}"), hosts: offer, ..Offer::default() })?;
+        let hosts = entries.iter().map(|entry| entry.host.clone()).collect();
+        discovery.publish_advert(Offer { name: format!("site-{number}"), hosts, ..Offer::default() })?;
     }
     Ok((discovery, inbound))
 }

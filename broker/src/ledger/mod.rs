@@ -165,13 +165,13 @@ impl<B: Books> Ledger<B> {
         self.bookings.values()
     }
 
-    /// The schedules as other nodes see them: without holds, from the present on.
+    /// The schedules as other nodes see them: without holds, from the present on, and without hosts that are free.
     #[must_use]
     pub fn snapshot(&self, now: Now) -> ScheduleSnapshot {
-        let hosts = self.units().map(|host| {
+        let hosts = self.units().filter_map(|host| {
             let mut schedule = host.reserved().clone();
             schedule.forget_before(now.utc);
-            (host.host().id.clone(), schedule)
+            (!schedule.is_empty()).then(|| (host.host().id.clone(), schedule))
         });
         ScheduleSnapshot { site: self.site.clone(), version: self.version, hosts: hosts.collect() }
     }

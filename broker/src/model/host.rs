@@ -1,12 +1,11 @@
-//! A host: the smallest unit that can run on its own (the source's `V_j`), as its site describes it; and classes of hosts that their owner
-//! calls alike.
+//! A host: the smallest unit that can run on its own (the source's `V_j`), as its site describes it.
 
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    ids::{HostId, IdError},
+    ids::HostId,
     resources::{Amounts, Attributes},
     tariff::Tariff,
 };
@@ -78,32 +77,4 @@ pub struct Host {
     /// What its use costs. It travels beside the hosts of an advert.
     #[serde(skip)]
     pub tariff: Arc<Tariff>,
-}
-
-/// Why hosts are no class.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ClassError {
-    /// It would have no host, or more than there may be.
-    #[error("expected 1 to {most} hosts, got {count}")]
-    Count {
-        /// How many were asked for.
-        count: u64,
-        /// How many there may be.
-        most: usize,
-    },
-    /// The name of the class leaves no room for a number.
-    #[error("the names of its hosts: {0}")]
-    Name(IdError),
-}
-
-/// The names of the hosts of a class: its own name with a number, from 1 on.
-///
-/// # Errors
-/// [`ClassError`] of no host, of more than `most`, and of a name that is too long.
-pub fn hosts_of_class(class: &HostId, count: u64, most: usize) -> Result<Vec<HostId>, ClassError> {
-    let is_allowed = count > 0 && usize::try_from(count).is_ok_and(|count| count <= most);
-    if !is_allowed {
-        return Err(ClassError::Count { count, most });
-    }
-    (1..=count).map(|number| HostId::new(&format!("{class}-{number}")).map_err(ClassError::Name)).collect()
 }

@@ -4,6 +4,7 @@
 //! reached from the crate's root (`broker::time` and so on).
 
 pub mod amount;
+pub mod classes;
 pub mod cost;
 pub mod demand;
 pub mod host;

@@ -172,6 +172,12 @@ impl Schedule {
         Some(start)
     }
 
+    /// Whether all is free at all times.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.occupancies.values().all(Occupancy::is_empty)
+    }
+
     /// Drops what is before `t`; every value from `t` on is unchanged, before it the use becomes zero.
     pub fn forget_before(&mut self, t: Time) {
         self.occupancies.retain(|_, occupancy| {

@@ -80,7 +80,7 @@ fn advert(sequence: u64) -> Advert {
         sequence,
         time_to_live_s: 60,
         contact: None,
-        hosts: Vec::new(),
+        hosts: Default::default(),
         uplink: None,
         quotes: false,
         addresses: Vec::new(),

@@ -14,10 +14,12 @@ use std::{
 
 use broker::{
     amount::format_amount,
+    classes::{HostClass, Members, count_of, name_at},
     demand::{Demand, Unmet},
     features::{Feature, Features},
     ids::{HostId, SiteId},
     negotiation::FoundHost,
+    protocol::Advert,
     time::Millis,
 };
 use futures::{StreamExt as _, stream};
@@ -90,12 +92,30 @@ impl fmt::Display for Constraint {
     }
 }
 
+/// Hosts that fit: one, or a class of them.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Fitting {
+    site: SiteId,
+    class: HostId,
+    members: Option<Members>,
+}
+
+impl Fitting {
+    fn count(&self) -> usize {
+        count_of(self.members)
+    }
+
+    fn host(&self, place: usize) -> Option<(SiteId, HostId)> {
+        Some((self.site.clone(), name_at((&self.class, self.members), place)?))
+    }
+}
+
 /// Fitting hosts of the view.
 #[derive(Debug, Default)]
 struct Matching {
-    hosts: Vec<(SiteId, HostId)>,
+    hosts: Vec<Fitting>,
     /// Those of sites without known schedules.
-    unanswered: Vec<(SiteId, HostId)>,
+    unanswered: Vec<Fitting>,
     known_hosts: usize,
     cut: BTreeMap<Constraint, usize>,
     /// Named candidates that no known host bears.
@@ -104,7 +124,7 @@ struct Matching {
 
 impl Matching {
     fn count(&self) -> usize {
-        self.hosts.len() + self.unanswered.len()
+        self.hosts.iter().chain(&self.unanswered).map(Fitting::count).sum()
     }
 }
 
@@ -172,15 +192,9 @@ impl Finder {
                 matching = self.matching(&query);
             }
         }
-        let Matching { mut hosts, mut unanswered, known_hosts, cut, .. } = matching;
-        aside(known_hosts, || {
-            for hosts in [&mut hosts, &mut unanswered] {
-                // The map has no order; the same view must give the same sample.
-                hosts.sort_unstable();
-                hosts.shuffle(&mut rng);
-            }
-        });
-        hosts.append(&mut unanswered);
+        let Matching { hosts, unanswered, known_hosts, cut, .. } = matching;
+        let [hosts, unanswered] = aside(known_hosts, || [hosts, unanswered].map(|classes| shuffled(classes, &mut rng)));
+        let hosts = hosts.chain(unanswered);
         let wanted = if query.demand.candidates().is_some() { usize::MAX } else { query.count };
         let (hosts, without_schedule) = self.with_schedules(&query, hosts, wanted, started).await;
         Found { hosts, known_hosts, cut: cut.into_iter().collect(), without_schedule }
@@ -195,14 +209,13 @@ impl Finder {
     async fn with_schedules(
         &self,
         query: &Query,
-        hosts: Vec<(SiteId, HostId)>,
+        mut hosts: impl Iterator<Item = (SiteId, HostId)>,
         wanted: usize,
         started: Millis,
     ) -> (Vec<FoundHost>, usize) {
         let deadline = started + query.timeout;
         let mut found = Vec::new();
         let mut silent: BTreeSet<SiteId> = BTreeSet::new();
-        let mut hosts = hosts.into_iter();
         for _ in 0..ROUNDS_MAX {
             let sample: Vec<(SiteId, HostId)> =
                 hosts.by_ref().take(wanted.saturating_sub(found.len()).min(broker::request::MAX_CANDIDATES)).collect();
@@ -294,7 +307,7 @@ impl Finder {
         let keys_max = shared.config.limits.find_keys_max;
         if query.demand.candidates().is_some() {
             let missing = self.matching(query).missing;
-            return vec![missing.iter().take(keys_max).map(|host| index::key_of_host(grid, host)).collect()];
+            return vec![missing.iter().flat_map(|host| index::keys_of_host(grid, host)).take(keys_max).collect()];
         }
         let keys = index::keys_of_query(grid, &query.demand);
         let now = shared.clock.now();
@@ -345,15 +358,25 @@ fn is_sufficient(query: &Query, matching: &Matching, count: usize) -> bool {
     if query.demand.candidates().is_some() { matching.missing.is_empty() } else { matching.count() >= count }
 }
 
+/// The hosts of these classes in random order.
+fn shuffled(mut classes: Vec<Fitting>, rng: &mut StdRng) -> impl Iterator<Item = (SiteId, HostId)> + use<> {
+    // The map has no order; the same view must give the same sample.
+    classes.sort_unstable();
+    let places = |(at, class): (usize, &Fitting)| (0..class.count()).map(move |place| (at, place));
+    let mut hosts: Vec<(usize, usize)> = classes.iter().enumerate().flat_map(places).collect();
+    hosts.shuffle(rng);
+    hosts.into_iter().filter_map(move |(at, place)| classes[at].host(place))
+}
+
 /// Splits the hosts of the view into those that fit and those that a constraint cuts.
 fn matching(view: &SharedView, query: &Query) -> Matching {
     let mut matching = Matching::default();
     let needs = query.demand.host_needs();
     let mut met: BTreeSet<&HostId> = BTreeSet::new();
     let features = Features::needed_by(&query.demand);
-    view.for_each_host(|advert, host, has_answered| {
-        let site = &advert.site;
-        matching.known_hosts += 1;
+    let mut judge = |advert: &Advert, class: &HostClass, has_answered: bool| {
+        let (site, host) = (&advert.site, &class.host);
+        matching.known_hosts += class.count();
         met.extend(needs.names_of(site, &host.id));
         let unmet = match needs.first_unmet(site, host) {
             // Candidates come first, since a host that nobody asked for says nothing about what is left out.
@@ -365,12 +388,18 @@ fn matching(view: &SharedView, query: &Query) -> Matching {
             },
         };
         match unmet {
-            Some(constraint) => *matching.cut.entry(constraint).or_default() += 1,
+            Some(constraint) => *matching.cut.entry(constraint).or_default() += class.count(),
             None => {
                 let hosts = if has_answered { &mut matching.hosts } else { &mut matching.unanswered };
-                hosts.push((site.clone(), host.id.clone()));
+                hosts.push(Fitting { site: site.clone(), class: host.id.clone(), members: class.members });
             }
         }
+    };
+    // Whether a host is named is a matter of its own name; all else is the same for its class.
+    let names_hosts = query.demand.candidates().is_some();
+    view.for_each_class(|advert, class, has_answered| match class.members.filter(|_| names_hosts) {
+        None => judge(advert, class, has_answered),
+        Some(_) => class.hosts().for_each(|host| judge(advert, &HostClass { host, members: None }, has_answered)),
     });
     let candidates = query.demand.candidates().unwrap_or_default().iter();
     matching.missing = candidates.filter(|name| !met.contains(name)).cloned().collect();

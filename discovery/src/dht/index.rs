@@ -11,8 +11,8 @@
 use std::{collections::BTreeSet, ops::Range};
 
 use broker::{
+    classes::{HostClass, Hosts, numbered},
     demand::Demand,
-    host::Host,
     ids::{HostId, SiteId},
     resources::ResourceName,
 };
@@ -74,13 +74,13 @@ pub fn advert_key(grid: &GridId, site: &SiteId) -> RecordKey {
 
 /// The keys that a site provides: its own shard of every property of its hosts.
 #[must_use]
-pub fn keys_of_site(grid: &GridId, site: &SiteId, hosts: &[Host]) -> Vec<RecordKey> {
+pub fn keys_of_site(grid: &GridId, site: &SiteId, hosts: &Hosts) -> Vec<RecordKey> {
     if hosts.is_empty() {
         return Vec::new();
     }
     let mut attributes = BTreeSet::new();
     let mut capacities = BTreeSet::new();
-    for host in hosts {
+    for HostClass { host, .. } in hosts.classes() {
         attributes.extend(host.attributes.iter().map(|(key, value)| Property::Attribute(key, value)));
         capacities.extend(
             host.capacity.iter().filter_map(|(name, amount)| Some(Property::Capacity(name, amount.0.checked_ilog2()?))),
@@ -91,7 +91,7 @@ pub fn keys_of_site(grid: &GridId, site: &SiteId, hosts: &[Host]) -> Vec<RecordK
         .into_iter()
         .chain(attributes.into_iter().take(ATTRIBUTE_KEYS_MAX))
         .chain(capacities.into_iter().take(CAPACITY_KEYS_MAX))
-        .chain(hosts.iter().take(HOST_KEYS_MAX).map(|host| Property::Host(&host.id)))
+        .chain(hosts.classes().iter().take(HOST_KEYS_MAX).map(|class| Property::Host(&class.host.id)))
         .map(|property| key_of(grid, &property, shard))
         .collect()
 }
@@ -141,10 +141,11 @@ fn scarcest(demand: &Demand) -> Option<(ResourceName, Range<u32>)> {
     Some((name, lowest..(lowest + BUCKETS_READ).min(u64::BITS)))
 }
 
-/// The key under which the site of a named host is found.
+/// The keys under which the site of a named host is found: that of its name, or that of its class.
 #[must_use]
-pub fn key_of_host(grid: &GridId, host: &HostId) -> RecordKey {
-    key_of(grid, &Property::Host(host), 0)
+pub fn keys_of_host(grid: &GridId, host: &HostId) -> Vec<RecordKey> {
+    let class = numbered(host).map(|(class, _)| class);
+    [host].into_iter().chain(&class).map(|name| key_of(grid, &Property::Host(name), 0)).collect()
 }
 
 fn key_of(grid: &GridId, property: &Property<'_>, shard: u8) -> RecordKey {
@@ -174,6 +175,7 @@ mod tests {
 
     use broker::{
         amount::Amount,
+        host::Host,
         request::{Request, RequestDocument},
     };
     use proptest::prelude::*;
@@ -213,7 +215,7 @@ mod tests {
             let attributes = if by_attribute { host.attributes.clone() } else { BTreeMap::new() };
             let demand = demand(RequestDocument { per_host: amounts(asked), attributes, ..RequestDocument::default() });
             let fits = demand.host_needs().are_met_by(&site, &host);
-            let provided = keys_of_site(&grid(), &site, &[host]);
+            let provided = keys_of_site(&grid(), &site, &Hosts::from_iter([host]));
             let read = keys_of_query(&grid(), &demand);
             let is_in_reach = by_attribute || cpu / asked < 128;
             prop_assert!(!fits || !is_in_reach || read.precise.iter().any(|key| provided.contains(key)));
@@ -226,7 +228,7 @@ mod tests {
         ) {
             let site = SiteId::new(&site).unwrap();
             let demand = demand(RequestDocument { hosts, total: amounts(asked), ..RequestDocument::default() });
-            let provided = keys_of_site(&grid(), &site, &[host("h1", cpu, "x86_64")]);
+            let provided = keys_of_site(&grid(), &site, &Hosts::from_iter([host("h1", cpu, "x86_64")]));
             let read = keys_of_query(&grid(), &demand);
             let share = asked / u64::from(hosts);
             prop_assert_eq!(share == 0, read.precise.is_empty());
@@ -259,10 +261,9 @@ mod tests {
 
     #[test]
     fn the_keys_of_a_site_are_bounded() {
-        let hosts: Vec<Host> =
-            (0..5000_u64).map(|i| host(&format!("h{i}"), 1 << (i % 48), &format!("arch{i}"))).collect();
+        let hosts: Hosts = (0..5000_u64).map(|i| host(&format!("h{i}"), 1 << (i % 48), &format!("arch{i}"))).collect();
         assert!(keys_of_site(&grid(), &SiteId::new("s").unwrap(), &hosts).len() <= KEYS_PER_SITE_MAX);
-        assert!(keys_of_site(&grid(), &SiteId::new("s").unwrap(), &[]).is_empty());
+        assert!(keys_of_site(&grid(), &SiteId::new("s").unwrap(), &Hosts::default()).is_empty());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use broker::{host::Host, time::Millis};
+use broker::{classes::Hosts, time::Millis};
 use libp2p::{
     PeerId,
     kad::{
@@ -103,7 +103,7 @@ impl Dht {
     }
 
     /// Queues the keys of the index, in place of what was queued before, and takes back those that are no longer true.
-    pub(crate) fn publish_index(&mut self, kad: &mut Kad, hosts: &[Host]) {
+    pub(crate) fn publish_index(&mut self, kad: &mut Kad, hosts: &Hosts) {
         let grid = &self.shared.config.grid;
         let keys = index::keys_of_site(grid, self.shared.site(), hosts);
         let wanted: BTreeSet<RecordBytes> = keys.iter().map(RecordKey::to_vec).collect();
@@ -153,7 +153,7 @@ impl Dht {
 
     /// Takes everything back that makes this site findable, and leaves the departure in its place.
     pub(crate) fn leave(&mut self, kad: &mut Kad, departure: Vec<u8>) {
-        self.publish_index(kad, &[]);
+        self.publish_index(kad, &Hosts::default());
         self.publish_advert(departure);
         self.put_next(kad);
     }

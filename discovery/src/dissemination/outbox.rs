@@ -6,7 +6,7 @@
 
 use broker::{
     amount::Amount,
-    host::Host,
+    classes::Hosts,
     protocol::{LedgerVersion, ScheduleChange, ScheduleUpdate},
     time::Millis,
 };
@@ -21,7 +21,7 @@ pub struct Offer {
     /// How users reach the hosts.
     pub contact: Option<String>,
     /// The hosts.
-    pub hosts: Vec<Host>,
+    pub hosts: Hosts,
     /// What the site's link to all others carries, in Mbit/s; none when it sets no limit.
     pub uplink: Option<Amount>,
 }

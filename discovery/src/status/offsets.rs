@@ -109,7 +109,7 @@ mod tests {
             sequence: 1,
             time_to_live_s: 1,
             contact: None,
-            hosts: Vec::new(),
+            hosts: Default::default(),
             uplink: None,
             quotes: false,
             addresses: Vec::new(),

@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
 use broker::{
+    classes::Hosts,
     cost::Cost,
     features::Features,
     ids::SeatNumber,
@@ -240,7 +241,8 @@ fn gossip(lines: &mut Lines) {
     let changes = vec![change(ChangeKind::Added), change(ChangeKind::Removed)];
     let update = ScheduleUpdate { site: me.site_id().clone(), from: version(), changes };
     let mut advert = advert;
-    advert.hosts[0].tariff = tariff(r#"[[0,{"cpu":6000}],[3600,{}]]"#);
+    advert.hosts = ["h1", "n-1", "n-2"].map(|id| host(id, 4, "x86_64")).into_iter().collect();
+    advert.hosts.classes_mut()[0].host.tariff = tariff(r#"[[0,{"cpu":6000}],[3600,{}]]"#);
     let advert = wire::seal_with_badge(&me, &grid, stamp, Payload::Advert(advert), (badge, &extra)).unwrap();
     let update = wire::seal(&me, &grid, stamp, Payload::Update(update)).unwrap();
     lines.push(("envelope of an advert".to_owned(), advert));
@@ -257,7 +259,7 @@ fn names(lines: &mut Lines) {
     let protocols = protocols.iter().map(ToString::to_string);
     lines.extend(protocols.chain(topics).chain(others).map(|name| ("name".to_owned(), name.into_bytes())));
     lines.push(("key of an advert".to_owned(), index::advert_key(&grid, &site_id()).to_vec()));
-    let keys = index::keys_of_site(&grid, &site_id(), &[host("h1", 4, "x86_64")]);
+    let keys = index::keys_of_site(&grid, &site_id(), &Hosts::from_iter([host("h1", 4, "x86_64")]));
     lines.extend(keys.iter().map(|key| ("key of an index entry".to_owned(), key.to_vec())));
 }
 

@@ -212,7 +212,7 @@ async fn answer_next(node: &mut Node, answer: SiteAnswer) -> SiteId {
 }
 
 pub(crate) fn offer(name: String, hosts: Vec<Host>) -> Offer {
-    Offer { name, hosts, ..Offer::default() }
+    Offer { name, hosts: hosts.into_iter().collect(), ..Offer::default() }
 }
 
 pub(crate) fn advert(of: &Identity, sequence: u64) -> Advert {
@@ -222,7 +222,7 @@ pub(crate) fn advert(of: &Identity, sequence: u64) -> Advert {
         sequence,
         time_to_live_s: 60,
         contact: None,
-        hosts: vec![host("h1", 4, "x86_64")],
+        hosts: [host("h1", 4, "x86_64")].into_iter().collect(),
         uplink: None,
         quotes: false,
         addresses: Vec::new(),

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use broker::{
     amount::Amount,
+    classes::Hosts,
     features::Features,
     protocol::{ChangeKind, ScheduleChange},
     resources::ResourceName,
@@ -25,13 +26,13 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
         sequence,
         time_to_live_s,
         contact: None,
-        hosts: vec![Host {
+        hosts: Hosts::from_iter([Host {
             id: HostId::new("h1").unwrap(),
             capacity: BTreeMap::new(),
             attributes: BTreeMap::new(),
             speed: broker::host::Speed::REFERENCE,
             tariff: Default::default(),
-        }],
+        }]),
         uplink: None,
         quotes: false,
         addresses: Vec::new(),

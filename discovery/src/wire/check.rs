@@ -3,8 +3,6 @@
 //! Invariant: what passed here has bounded counts, lengths and amounts, and its windows are valid, so that the view can
 //! use it without looking again. The limits on bytes (see `wire`) come first and bound the cost of decoding.
 
-use std::collections::BTreeSet;
-
 use broker::{
     amount::Amount,
     features::FEATURES_MAX,
@@ -69,9 +67,7 @@ pub fn check_advert(advert: &Advert) -> Result<(), Invalid> {
         "time to live: more than a day".to_owned()
     })?;
     ensure(advert.sequence <= VERSION_MAX, || "sequence: out of range".to_owned())?;
-    ensure(advert.hosts.len() <= HOSTS_PER_SITE_MAX, || {
-        format!("{} hosts; at most {HOSTS_PER_SITE_MAX} are taken from one site", advert.hosts.len())
-    })?;
+    advert.hosts.check(HOSTS_PER_SITE_MAX).map_err(|error| Invalid(format!("hosts: {error}")))?;
     let is_link = |mbps: Amount| Amount::ZERO < mbps && mbps <= Amount::MAX;
     ensure(advert.uplink.is_none_or(is_link), || format!("uplink: expected 1 to {} Mbit/s", Amount::MAX.0))?;
     ensure(advert.features.len() <= FEATURES_MAX, || format!("more than {FEATURES_MAX} features"))?;
@@ -81,12 +77,7 @@ pub fn check_advert(advert: &Advert) -> Result<(), Invalid> {
             "an address is too long or malformed".to_owned()
         })?;
     }
-    let mut ids = BTreeSet::new();
-    for host in &advert.hosts {
-        ensure(ids.insert(&host.id), || format!("host {} is named twice", host.id))?;
-        check_host(host)?;
-    }
-    Ok(())
+    advert.hosts.classes().iter().try_for_each(|class| check_host(&class.host))
 }
 
 /// Checks a tariff: its prices are in order, and few enough, and its conditions can be met.

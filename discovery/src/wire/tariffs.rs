@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use broker::{host::Host, tariff::Tariff};
+use broker::{
+    classes::{HostClass, Hosts},
+    tariff::Tariff,
+};
 
 use super::{
     check,
@@ -16,7 +19,7 @@ use super::{
 /// Its key.
 const KEY: &str = "tariffs";
 
-/// So many hosts in a row, and which tariff they have; from 1 on, 0 is none.
+/// So many classes of hosts in a row, and which tariff they have; from 1 on, 0 is none.
 type Run = (u32, u32);
 
 /// The tariffs of hosts do not fit into an advert.
@@ -30,10 +33,10 @@ pub struct TooLarge;
 ///
 /// # Errors
 /// [`TooLarge`].
-pub fn entry(hosts: &[Host]) -> Result<Option<(String, Vec<u8>)>, TooLarge> {
+pub fn entry(hosts: &Hosts) -> Result<Option<(String, Vec<u8>)>, TooLarge> {
     let mut tariffs: Vec<&Tariff> = Vec::new();
     let mut runs: Vec<Run> = Vec::new();
-    for host in hosts {
+    for HostClass { host, .. } in hosts.classes() {
         let number = match tariffs.iter().position(|known| **known == *host.tariff) {
             _ if host.tariff.is_empty() => 0,
             Some(at) => at + 1,
@@ -42,7 +45,7 @@ pub fn entry(hosts: &[Host]) -> Result<Option<(String, Vec<u8>)>, TooLarge> {
                 tariffs.len()
             }
         };
-        // A site has far fewer than 2^32 hosts.
+        // A site has far fewer than 2^32 classes.
         match runs.last_mut().filter(|(_, last)| *last as usize == number) {
             Some((count, _)) => *count += 1,
             None => runs.push((1, number as u32)),
@@ -59,22 +62,22 @@ pub fn entry(hosts: &[Host]) -> Result<Option<(String, Vec<u8>)>, TooLarge> {
 ///
 /// # Errors
 /// [`DecodeError`] when the entry is malformed, or breaks a limit.
-pub fn put_into(hosts: &mut [Host], extra: &Extra) -> Result<(), DecodeError> {
+pub fn put_into(hosts: &mut Hosts, extra: &Extra) -> Result<(), DecodeError> {
     let Some(bytes) = extra.get(KEY) else { return Ok(()) };
     let (tariffs, runs): (Vec<Arc<Tariff>>, Vec<Run>) = decode::<_, EXTRA_VALUE_BYTES_MAX>(bytes)?;
     let malformed = |what: &str| DecodeError::Malformed(format!("tariffs: {what}"));
     if let Some(error) = tariffs.iter().find_map(|tariff| check::check_tariff(tariff).err()) {
         return Err(malformed(&error.to_string()));
     }
-    let mut hosts = hosts.iter_mut();
+    let mut classes = hosts.classes_mut().iter_mut();
     for (count, number) in runs {
         let tariff = match number.checked_sub(1) {
             None => None,
             Some(at) => Some(tariffs.get(at as usize).ok_or_else(|| malformed("an unknown one"))?),
         };
         for _ in 0..count {
-            let host = hosts.next().ok_or_else(|| malformed("more than hosts"))?;
-            host.tariff = tariff.cloned().unwrap_or_default();
+            let class = classes.next().ok_or_else(|| malformed("more than classes"))?;
+            class.host.tariff = tariff.cloned().unwrap_or_default();
         }
     }
     Ok(())
@@ -82,7 +85,7 @@ pub fn put_into(hosts: &mut [Host], extra: &Extra) -> Result<(), DecodeError> {
 
 #[cfg(test)]
 mod tests {
-    use broker::{ids::HostId, tariff::Conditions, time::Span};
+    use broker::{host::Host, ids::HostId, tariff::Conditions, time::Span};
 
     use super::*;
 
@@ -91,9 +94,10 @@ mod tests {
         Tariff { prices: serde_json::from_str(prices).unwrap(), conditions }
     }
 
-    fn hosts(tariffs: &[Option<&str>]) -> Vec<Host> {
+    /// Hosts that are alike but for this, one behind the other.
+    fn hosts(tariffs: &[Option<&str>]) -> Hosts {
         let host = |(at, prices): (usize, &Option<&str>)| Host {
-            id: HostId::new(&format!("h{at}")).unwrap(),
+            id: HostId::new(&format!("h-{at}")).unwrap(),
             capacity: Default::default(),
             attributes: Default::default(),
             speed: Default::default(),
@@ -102,9 +106,9 @@ mod tests {
         tariffs.iter().enumerate().map(host).collect()
     }
 
-    fn received(sent: &[Host], bytes: Vec<u8>) -> Result<Vec<Host>, DecodeError> {
-        let mut hosts: Vec<Host> =
-            sent.iter().map(|host| Host { tariff: Default::default(), ..host.clone() }).collect();
+    fn received(sent: &Hosts, bytes: Vec<u8>) -> Result<Hosts, DecodeError> {
+        let mut hosts = sent.clone();
+        hosts.classes_mut().iter_mut().for_each(|class| class.host.tariff = Default::default());
         put_into(&mut hosts, &Extra::from([(KEY.to_owned(), bytes)])).map(|()| hosts)
     }
 
@@ -115,7 +119,10 @@ mod tests {
         let (_, bytes) = entry(&sent).unwrap().unwrap();
         let got = received(&sent, bytes).unwrap();
         assert_eq!(got, sent);
-        assert!(Arc::ptr_eq(&got[0].tariff, &got[4].tariff), "one in memory");
+        let counts: Vec<usize> = got.classes().iter().map(HostClass::count).collect();
+        assert_eq!(counts, [2, 1, 1, 1], "hosts of unlike tariffs are unlike");
+        let [first, .., last] = got.classes() else { panic!() };
+        assert!(Arc::ptr_eq(&first.host.tariff, &last.host.tariff), "one in memory");
         assert_eq!(entry(&hosts(&[None, None])), Ok(None));
     }
 

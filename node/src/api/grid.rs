@@ -298,7 +298,7 @@ pub async fn list_sites(
             this_node: summary.advert.site == *state.discovery.site_id(),
             site: summary.advert.site,
             name: summary.advert.name,
-            hosts: summary.advert.hosts.len(),
+            hosts: summary.advert.hosts.count(),
             advert_age_s: now_ms.saturating_sub(summary.advert.sequence) / 1000,
             expires_in_s: summary.expires_in.0 / 1000,
             schedule: ScheduleState::new(known),
@@ -402,20 +402,23 @@ fn hosts_of(view: &broker::view::SiteView, now: Time, monotonic: Millis) -> Vec<
         Schedules::Known(known) => Some(known),
         Schedules::Unknown => None,
     };
-    let host_view = |host: &broker::host::Host| {
-        let schedule = known.and_then(|known| known.by_host.get(&host.id));
+    let host_view = |host: broker::host::Host| {
+        let free_now = known.map(|known| match known.by_host.get(&host.id) {
+            Some(schedule) => free_at(&host.capacity, schedule, now),
+            None => host.capacity.clone(),
+        });
         let (prices, next_prices) = present_and_next(&host.tariff.prices, now);
         HostView {
             site: advert.site.clone(),
             site_name: advert.name.clone(),
-            host: host.id.clone(),
-            resources: host.capacity.clone(),
-            attributes: host.attributes.clone(),
+            host: host.id,
+            resources: host.capacity,
+            attributes: host.attributes,
             speed: host.speed,
             prices,
             next_prices,
             conditions: ConditionsView::of(&host.tariff.conditions),
-            free_now: schedule.map(|schedule| free_at(&host.capacity, schedule, now)),
+            free_now,
             schedule_age_s: known.map(|known| (monotonic - known.learnt).0 / 1000),
         }
     };

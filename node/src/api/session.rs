@@ -172,7 +172,9 @@ fn has_prices(state: &ApiState) -> bool {
     let is_priced = |host: &Host| !host.tariff.prices.is_empty();
     let here = state.ledger.lock().hosts().any(|books| is_priced(books.host()));
     let view = state.discovery.view();
-    let of_site = |site: &SiteId| view.with_site(site, |view| view.advert().hosts.iter().any(is_priced));
+    let of_site = |site: &SiteId| {
+        view.with_site(site, |view| view.advert().hosts.classes().iter().any(|class| is_priced(&class.host)))
+    };
     let elsewhere = || view.site_ids().iter().any(|site| of_site(site) == Some(true));
     here || state.strangers.prices.are_there(Instant::now(), elsewhere)
 }

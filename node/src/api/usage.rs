@@ -84,7 +84,7 @@ fn sum_up(state: &ApiState, from: Time, step: Span, points: usize) -> Usage {
     for site in view.site_ids() {
         view.with_site(&site, |site| {
             let Schedules::Known(known) = site.schedules() else { return };
-            for host in &site.advert().hosts {
+            for host in site.advert().hosts.iter() {
                 hosts += 1;
                 let schedule = known.by_host.get(&host.id);
                 for (name, capacity) in &host.capacity {

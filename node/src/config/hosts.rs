@@ -6,7 +6,8 @@
 use std::{collections::BTreeMap, collections::BTreeSet, path::Path};
 
 use broker::{
-    host::{ClassError, Host, hosts_of_class},
+    classes::{ClassError, hosts_of_class},
+    host::Host,
     ids::HostId,
     resources::{Amounts, Attributes, ResourceName},
     schedule::Schedule,

@@ -155,8 +155,8 @@ impl Requests {
         }
         let (id, request) = (statement.id.clone(), statement.request.clone());
         let agreed = |seat: &HandedSeat, window| {
-            let agreement = |host: &Host| host.tariff.agreement(Some(now.utc), window, &seat.amounts);
-            let of_site = |site: &SiteView| site.advert().hosts.iter().find(|host| host.id == seat.host).map(agreement);
+            let agreement = |host: Host| host.tariff.agreement(Some(now.utc), window, &seat.amounts);
+            let of_site = |site: &SiteView| site.advert().hosts.get(&seat.host).map(agreement);
             coordinator.discovery.view().with_site(&seat.site, of_site).flatten().unwrap_or_default()
         };
         let replans = plan.as_ref().is_some_and(|handed| handed.replans);

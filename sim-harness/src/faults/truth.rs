@@ -30,7 +30,7 @@ pub struct Shown {
 /// What was really so in a run.
 #[derive(Debug, Default)]
 pub struct Truth {
-    by_version: BTreeMap<(usize, LedgerVersion), Vec<(HostId, Schedule)>>,
+    by_version: BTreeMap<(usize, LedgerVersion), BTreeMap<HostId, Schedule>>,
     complete: BTreeSet<AttemptId>,
     /// Seats of requests that the owners of their hosts have taken away, each with its site, and its host or class.
     lost: BTreeSet<(RequestId, SeatNumber, usize, HostId)>,
@@ -59,7 +59,9 @@ pub struct Truth {
 impl Truth {
     /// Notes what the ledger of a site shows now.
     pub fn note(&mut self, node: usize, ledger: &SiteLedger, now: Now) {
-        self.by_version.entry((node, ledger.version())).or_insert_with(|| ledger.snapshot(now).hosts);
+        self.by_version
+            .entry((node, ledger.version()))
+            .or_insert_with(|| ledger.snapshot(now).hosts.into_iter().collect());
     }
 
     /// Notes a version that the ledger of a site had in between: one event may publish several. What is wrong with it, in words.
@@ -71,8 +73,7 @@ impl Truth {
         let known = self.by_version.get(&(node, update.from)).cloned();
         let mut hosts = known.ok_or_else(|| format!("publishes changes of {:?}, which it never had", update.from))?;
         for ScheduleChange { host, window, amounts, kind } in &update.changes {
-            let found = hosts.iter_mut().find(|(id, _)| id == host);
-            let (_, schedule) = found.ok_or_else(|| format!("publishes a change of {host}, which it does not have"))?;
+            let schedule = hosts.entry(host.clone()).or_default();
             match kind {
                 ChangeKind::Added => schedule.add(*window, amounts),
                 ChangeKind::Removed => {
@@ -86,8 +87,8 @@ impl Truth {
     }
 
     /// What the ledger of a site showed at a version, if it ever had it.
-    pub fn at(&self, site: usize, version: LedgerVersion) -> Option<&[(HostId, Schedule)]> {
-        self.by_version.get(&(site, version)).map(Vec::as_slice)
+    pub fn at(&self, site: usize, version: LedgerVersion) -> Option<&BTreeMap<HostId, Schedule>> {
+        self.by_version.get(&(site, version))
     }
 
     /// Notes that an attempt is on the disks of all its participants if it is: its last one has just written it.

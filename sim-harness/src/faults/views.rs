@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     demand::Demand,
-    ids::{RequestId, SiteId},
+    ids::{HostId, RequestId, SiteId},
     ledger::Books,
     negotiation::{Found, FoundHost},
     protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     resources::{ResourceName, amount_of},
+    schedule::Schedule,
     time::{Millis, Now},
     uplinks::Uplink,
     view::{Received, Schedules, SiteView},
@@ -141,8 +142,10 @@ impl Views {
             let snapshot = own.snapshot(now);
             uplinks.extend(own_uplink(own));
             found.quoting.extend(own.has_waiting_jobs().then(|| snapshot.site.clone()));
-            for (host, (_, schedule)) in own.hosts().zip(snapshot.hosts) {
+            let mut schedules: BTreeMap<HostId, Schedule> = snapshot.hosts.into_iter().collect();
+            for host in own.hosts() {
                 found.known_hosts += 1;
+                let schedule = schedules.remove(&host.host().id).unwrap_or_default();
                 let (site, host, version) = (snapshot.site.clone(), host.host().clone(), snapshot.version);
                 match needs.first_unmet(&site, &host) {
                     Some(unmet) => found.cut.add(unmet, 1),
@@ -163,13 +166,13 @@ impl Views {
             if fresh.is_none() {
                 missing.push(*index);
             }
-            for host in &view.advert().hosts {
+            for host in view.advert().hosts.iter() {
                 found.known_hosts += 1;
-                if let Some(unmet) = needs.first_unmet(site, host) {
+                if let Some(unmet) = needs.first_unmet(site, &host) {
                     found.cut.add(unmet, 1);
                 } else if let Some(known) = fresh {
                     let schedule = known.by_host.get(&host.id).cloned().unwrap_or_default();
-                    let (site, host) = (site.clone(), host.clone());
+                    let site = site.clone();
                     found.hosts.push(FoundHost { site, host, schedule, version: known.version });
                 } else {
                     found.without_schedule += 1;

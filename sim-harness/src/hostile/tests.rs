@@ -9,6 +9,7 @@ use std::{
 
 use broker::{
     amount::Amount,
+    classes::Hosts,
     host::Host,
     ids::{HostId, RequestId, SiteId},
     protocol::{AttemptId, LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
@@ -61,7 +62,9 @@ fn offer(node: &Node, name: &str) {
     let id = HostId::new("h1").unwrap();
     let (attributes, speed) = (BTreeMap::new(), broker::host::Speed::REFERENCE);
     let host = Host { id, capacity, attributes, speed, tariff: Default::default() };
-    node.discovery.publish_advert(Offer { name: name.to_owned(), hosts: vec![host], ..Offer::default() }).unwrap();
+    node.discovery
+        .publish_advert(Offer { name: name.to_owned(), hosts: Hosts::from_iter([host]), ..Offer::default() })
+        .unwrap();
 }
 
 /// Waits until `holds`; fails with `what` at the deadline.

@@ -251,7 +251,7 @@ pub fn hosts_in(answer: &[u8], grid: &GridId) -> Option<(SiteId, Vec<Host>)> {
     let WireAnswer::Adverts { envelopes, .. } = wire::answer_in(answer)? else { return None };
     let terms = wire::Terms { grid, utc_ms: utc_ms(), skew_max: TIME_TO_LIVE };
     match wire::open(envelopes.first()?, terms).ok()?.payload {
-        Payload::Advert(advert) => Some((advert.site, advert.hosts)),
+        Payload::Advert(advert) => Some((advert.site, advert.hosts.iter().collect())),
         Payload::Update(_) => None,
     }
 }

@@ -91,6 +91,7 @@ impl RealGrid {
             gossip: args.run.gossip.or(Some(GOSSIP)),
             loss: 0,
             churn: 0,
+            alike: false,
             ..args.run.clone()
         };
         let pace = Pace::Rounds { at_once: args.entry_points.min(self.nodes), requests: self.requests };

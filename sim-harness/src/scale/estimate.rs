@@ -7,7 +7,7 @@
 use std::{mem::size_of, num::NonZeroUsize, time::Duration};
 
 use broker::{
-    host::Host,
+    classes::HostClass,
     protocol::{LedgerVersion, ScheduleSnapshot},
     schedule::Occupancy,
     time::Now,
@@ -191,7 +191,7 @@ fn view_bytes(site: &Site, now: Now) -> usize {
         snapshot.hosts.len() * MAP_BYTES + steps.sum::<usize>()
     };
     let schedules = site.ledger().map_or(0, |ledger| of_schedules(ledger.snapshot(now)));
-    let hosts = site.hosts.len() * (size_of::<Host>() + 2 * MAP_BYTES);
+    let hosts = site.advert.hosts.classes().len() * (size_of::<HostClass>() + 2 * MAP_BYTES);
     size_of::<SiteView>() + ENTRY_BYTES + 2 * site.advert_bytes as usize + hosts + schedules
 }
 

@@ -106,7 +106,8 @@ impl History {
             }
             version.change += 1;
         }
-        Some(ScheduleSnapshot { site: site.clone(), version, hosts: hosts.into_iter().collect() })
+        let hosts = hosts.into_iter().filter(|(_, schedule)| !schedule.is_empty()).collect();
+        Some(ScheduleSnapshot { site: site.clone(), version, hosts })
     }
 
     /// When the ledger went beyond `version`; none while it has not.

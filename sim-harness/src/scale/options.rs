@@ -19,8 +19,8 @@ use crate::{
 
 /// Most sites.
 pub const SITES_MAX: usize = 20_000;
-/// Most hosts of a site: larger sites are not what makes a grid large.
-pub const HOSTS_PER_SITE_MAX: usize = 64;
+/// Most hosts of a site, as in the real grid.
+pub const HOSTS_PER_SITE_MAX: usize = discovery::wire::check::HOSTS_PER_SITE_MAX;
 /// Most shards: the head of a hash, which names them, is one byte.
 const SHARDS_MAX: usize = 256;
 /// Longest run.
@@ -85,6 +85,9 @@ pub struct RunArgs {
     /// Of a hundred sites, how many stop within an hour and come back later.
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = value_parser!(u64).range(..=1_000))]
     pub churn: u64,
+    /// The hosts of a site are one class: alike, and named so.
+    #[arg(long)]
+    pub alike: bool,
     /// What lies between the sites.
     #[arg(long, value_enum, default_value_t = NetworkKind::Wan)]
     pub network: NetworkKind,

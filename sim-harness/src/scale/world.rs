@@ -14,12 +14,14 @@ use std::{
 
 use anyhow::Context as _;
 use broker::{
-    ids::{RequestId, SiteId},
+    host::Host,
+    ids::{HostId, RequestId, SiteId},
     ledger::{self, ReplyToken, ScheduleUpdateParts},
     negotiation::{self, Found, Negotiation, NegotiationSettings, Outcome, Output, Purpose, RequestRecord, Stage},
     plan::Plan,
     protocol::{AttemptId, LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
     request::Request,
+    schedule::Schedule,
     time::{Millis, Now, Span},
     trust::testing,
 };
@@ -82,6 +84,15 @@ pub struct Submitted {
 }
 
 /// The number of the request with this name.
+/// Makes all hosts of a site like its first, by name too.
+fn make_alike(hosts: &mut [(Host, Schedule)]) {
+    let Some((first, _)) = hosts.first().cloned() else { return };
+    for (number, (host, _)) in (1..).zip(hosts) {
+        let id = HostId::new(&format!("{}-{number}", first.id)).expect("a short name");
+        *host = Host { id, ..first.clone() };
+    }
+}
+
 fn number_of(id: &RequestId) -> Option<usize> {
     id.as_str().strip_prefix('r')?.parse().ok()
 }
@@ -113,7 +124,10 @@ impl World {
             .context(BadUsage::new("--hosts-per-request"))?;
         let dealt = deal(snapshot, settings.sites).into_iter().enumerate();
         let sites = dealt.map(|(position, dealt)| {
-            let hosts = dealt.hosts.into_iter().map(|entry| (entry.host, entry.schedule)).collect();
+            let mut hosts: Vec<_> = dealt.hosts.into_iter().map(|entry| (entry.host, entry.schedule)).collect();
+            if settings.run.alike {
+                make_alike(&mut hosts);
+            }
             Site::new(&settings, position, hosts)
         });
         let sites: Vec<Site> = sites.collect();

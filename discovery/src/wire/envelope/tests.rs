@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use broker::{
     amount::Amount,
+    classes::Members,
     features::{FEATURES_MAX, Feature, Features},
     host::Host,
     ids::HostId,
@@ -46,7 +47,7 @@ fn advert(site: &SiteId) -> Advert {
         sequence: 7,
         time_to_live_s: 60,
         contact: Some("ssh {user}@{host}".to_owned()),
-        hosts: vec![host("h1"), host("h2")],
+        hosts: [host("h1"), host("h2")].into_iter().collect(),
         uplink: None,
         quotes: false,
         addresses: vec!["/ip4/127.0.0.1/tcp/4001".to_owned()],
@@ -124,21 +125,25 @@ fn an_update_is_held_to_its_own_smaller_size() {
 fn adverts_beyond_the_limits_are_refused() {
     let me = Identity::generate().unwrap();
     let good = advert(me.site_id());
-    let mut bad: Vec<Advert> = vec![good.clone(); 14];
+    let mut bad: Vec<Advert> = vec![good.clone(); 16];
     bad[0].name = "x".repeat(129);
     bad[1].name = "evil\u{1b}[31m".to_owned();
-    bad[2].hosts[0].capacity.insert(ResourceName::new("gpu").unwrap(), Amount(u64::MAX));
-    bad[3].hosts[1].id = bad[3].hosts[0].id.clone();
+    bad[2].hosts.classes_mut()[0].host.capacity.insert(ResourceName::new("gpu").unwrap(), Amount(u64::MAX));
+    bad[3].hosts = [host("h2"), host("h2")].into_iter().collect();
     bad[4].addresses = vec!["not an address".to_owned()];
-    bad[5].hosts[0].attributes.insert("k".repeat(65), "v".to_owned());
+    bad[5].hosts.classes_mut()[0].host.attributes.insert("k".repeat(65), "v".to_owned());
     bad[6].addresses = vec!["/memory/1".to_owned(); 17];
     bad[7].hosts = (0..1025).map(|i| host(&format!("h{i}"))).collect();
     bad[8].contact = Some("x".repeat(257));
     bad[9].contact = Some("ssh h\u{7}".to_owned());
     bad[10].features = (0..=FEATURES_MAX).map(|number| Feature::try_from(format!("f{number}")).unwrap()).collect();
-    bad[11].hosts[0].id = HostId::uplink();
+    bad[11].hosts.classes_mut()[0].host.id = HostId::uplink();
     bad[12].uplink = Some(Amount(0));
     bad[13].uplink = Some(Amount(Amount::MAX.0 + 1));
+    // Nothing is unfolded to see it.
+    bad[14].hosts = [host("n-1"), host("n-2")].into_iter().collect();
+    bad[14].hosts.classes_mut()[0].members = Some(Members { first: 1, count: u32::MAX });
+    bad[15].hosts = [host("n-1"), host("n-2"), host("h"), host("n-2")].into_iter().collect();
     for advert in bad {
         let envelope = seal(&me, &grid(), stamp(7), Payload::Advert(advert.clone())).unwrap();
         assert_eq!(open(&envelope, terms(&grid())), Err(Dropped::Invalid), "{}", advert.name);

@@ -2,7 +2,10 @@
 //!
 //! Invariant: a view never goes back to an earlier version.
 
+use std::collections::BTreeMap;
+
 use broker::{
+    ids::HostId,
     protocol::LedgerVersion,
     schedule::Schedule,
     time::{Span, Time},
@@ -33,11 +36,12 @@ pub fn check_view(grid: &mut Grid, node: usize, site: usize, before: Option<Ledg
         let before = before.map_or_else(|| "nothing".to_owned(), shown);
         Some(format!("went back from {before} to {}", shown(known.version)))
     } else if let Some(truth) = grid.truth.at(site, known.version) {
-        let differs = truth.iter().find(|(host, schedule)| {
-            let believed = known.by_host.get(host).cloned().unwrap_or_default();
-            after(&believed, from) != after(schedule, from)
-        });
-        differs.map(|(host, _)| format!("shows {host} otherwise than the site did at {}", shown(known.version)))
+        let of = |schedules: &BTreeMap<HostId, Schedule>, host| {
+            schedules.get(host).map(|schedule| after(schedule, from)).unwrap_or_default()
+        };
+        let mut hosts = truth.keys().chain(known.by_host.keys());
+        let differs = hosts.find(|host| of(truth, host) != of(&known.by_host, host));
+        differs.map(|host| format!("shows {host} otherwise than the site did at {}", shown(known.version)))
     } else {
         Some(format!("shows {}, which the site never had", shown(known.version)))
     };

@@ -86,7 +86,7 @@ fn check_opened(grid: &GridId, opened: Opened) {
                 sequence: 7,
                 time_to_live_s: 60,
                 contact: None,
-                hosts: Vec::new(),
+                hosts: Default::default(),
                 uplink: None,
                 quotes: false,
                 addresses: Vec::new(),
