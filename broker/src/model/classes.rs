@@ -29,6 +29,9 @@ pub enum ClassError {
     /// The name of the class leaves no room for a number.
     #[error("the names of its hosts: {0}")]
     Name(IdError),
+    /// A class has no host, or numbers that are too large.
+    #[error("class {0}: its numbers are none, or too large")]
+    Numbers(HostId),
     /// Two hosts have one name.
     #[error("host {0} is named twice")]
     Twice(HostId),
@@ -110,10 +113,14 @@ impl HostClass {
         count_of(self.members)
     }
 
-    /// The hosts, in the order of their numbers.
+    /// Their names, in the order of their numbers.
+    pub fn names(&self) -> impl Iterator<Item = HostId> + '_ {
+        (0..self.count()).map_while(|place| name_at((&self.host.id, self.members), place))
+    }
+
+    /// The hosts, in the same order.
     pub fn hosts(&self) -> impl Iterator<Item = Host> + '_ {
-        let names = (0..self.count()).map_while(|place| name_at((&self.host.id, self.members), place));
-        names.map(|id| Host { id, ..self.host.clone() })
+        self.names().map(|id| Host { id, ..self.host.clone() })
     }
 
     /// Takes a host in that is like these and has the next number; whether it is.
@@ -203,7 +210,7 @@ impl Hosts {
     /// [`ClassError`].
     pub fn check(&self, most: usize) -> Result<(), ClassError> {
         let count = self.count();
-        if count > most || self.0.iter().any(|class| class.count() == 0) {
+        if count > most {
             return Err(ClassError::Count { count: count as u64, most });
         }
         let mut names: BTreeSet<HostId> = BTreeSet::new();
@@ -212,7 +219,7 @@ impl Hosts {
             let one = || numbered(&host.id).map(|(class, first)| (class, Members { first, count: 1 }));
             match members.map(|members| (host.id.clone(), members)).or_else(one) {
                 Some((class, members)) => {
-                    let last = members.last().ok_or(ClassError::Count { count: u64::MAX, most })?;
+                    let last = members.last().ok_or_else(|| ClassError::Numbers(class.clone()))?;
                     name(&class, last).map_err(ClassError::Name)?;
                     numbers.entry(class).or_default().push(members);
                 }
@@ -295,8 +302,8 @@ mod tests {
         let check = |classes: &[HostClass]| Hosts(classes.to_vec()).check(1_000);
         assert_eq!(check(&[class("n", 1, 1_000)]), Ok(()));
         assert!(matches!(check(&[class("n", 1, u32::MAX), class("m", 1, u32::MAX)]), Err(ClassError::Count { .. })));
-        assert!(matches!(check(&[class("n", 1, 0)]), Err(ClassError::Count { .. })));
-        assert!(matches!(check(&[class("n", u32::MAX, 2)]), Err(ClassError::Count { .. })));
+        assert!(matches!(check(&[class("n", 1, 0)]), Err(ClassError::Numbers(_))));
+        assert!(matches!(check(&[class("n", u32::MAX, 2)]), Err(ClassError::Numbers(_))));
         assert!(matches!(check(&[class(&"n".repeat(126), 9, 2)]), Err(ClassError::Name(IdError::TooLong(129)))));
         let single = |id| HostClass { host: host(id, 1), members: None };
         let twice = |id: &str| Err(ClassError::Twice(HostId::new(id).unwrap()));

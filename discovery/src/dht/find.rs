@@ -17,6 +17,7 @@ use broker::{
     classes::{HostClass, Members, count_of, name_at},
     demand::{Demand, Unmet},
     features::{Feature, Features},
+    host::Host,
     ids::{HostId, SiteId},
     negotiation::FoundHost,
     protocol::Advert,
@@ -307,7 +308,7 @@ impl Finder {
         let keys_max = shared.config.limits.find_keys_max;
         if query.demand.candidates().is_some() {
             let missing = self.matching(query).missing;
-            return vec![missing.iter().flat_map(|host| index::keys_of_host(grid, host)).take(keys_max).collect()];
+            return vec![index::keys_of_hosts(grid, missing.iter(), keys_max)];
         }
         let keys = index::keys_of_query(grid, &query.demand);
         let now = shared.clock.now();
@@ -397,10 +398,22 @@ fn matching(view: &SharedView, query: &Query) -> Matching {
     };
     // Whether a host is named is a matter of its own name; all else is the same for its class.
     let names_hosts = query.demand.candidates().is_some();
+    let mut not_named = 0;
     view.for_each_class(|advert, class, has_answered| match class.members.filter(|_| names_hosts) {
         None => judge(advert, class, has_answered),
-        Some(_) => class.hosts().for_each(|host| judge(advert, &HostClass { host, members: None }, has_answered)),
+        Some(_) => class.names().for_each(|id| {
+            if needs.names_of(&advert.site, &id).next().is_some() {
+                let host = Host { id, ..class.host.clone() };
+                judge(advert, &HostClass { host, members: None }, has_answered);
+            } else {
+                not_named += 1;
+            }
+        }),
     });
+    matching.known_hosts += not_named;
+    if not_named > 0 {
+        *matching.cut.entry(Constraint::Need(Unmet::Candidates)).or_default() += not_named;
+    }
     let candidates = query.demand.candidates().unwrap_or_default().iter();
     matching.missing = candidates.filter(|name| !met.contains(name)).cloned().collect();
     matching

@@ -27,7 +27,7 @@ pub const SHARDS: u8 = 16;
 const ATTRIBUTE_KEYS_MAX: usize = 64;
 /// Most capacity keys of a site.
 const CAPACITY_KEYS_MAX: usize = 128;
-/// Most host names of a site that can be looked up in the index.
+/// Most names of hosts and classes of a site that can be looked up in the index.
 const HOST_KEYS_MAX: usize = 64;
 /// Most keys a site provides, and therefore most that a node stores for one provider.
 pub const KEYS_PER_SITE_MAX: usize = 1 + ATTRIBUTE_KEYS_MAX + CAPACITY_KEYS_MAX + HOST_KEYS_MAX;
@@ -45,6 +45,7 @@ enum Property<'a> {
     Attribute(&'a str, &'a str),
     Capacity(&'a ResourceName, u32),
     Host(&'a HostId),
+    Class(&'a HostId),
 }
 
 /// SHA-256, as Kademlia places keys.
@@ -80,18 +81,20 @@ pub fn keys_of_site(grid: &GridId, site: &SiteId, hosts: &Hosts) -> Vec<RecordKe
     }
     let mut attributes = BTreeSet::new();
     let mut capacities = BTreeSet::new();
-    for HostClass { host, .. } in hosts.classes() {
+    let mut names = BTreeSet::new();
+    for HostClass { host, members } in hosts.classes() {
         attributes.extend(host.attributes.iter().map(|(key, value)| Property::Attribute(key, value)));
         capacities.extend(
             host.capacity.iter().filter_map(|(name, amount)| Some(Property::Capacity(name, amount.0.checked_ilog2()?))),
         );
+        names.insert(if members.is_some() { Property::Class(&host.id) } else { Property::Host(&host.id) });
     }
     let shard = shard_of(site);
     [Property::Present]
         .into_iter()
         .chain(attributes.into_iter().take(ATTRIBUTE_KEYS_MAX))
         .chain(capacities.into_iter().take(CAPACITY_KEYS_MAX))
-        .chain(hosts.classes().iter().take(HOST_KEYS_MAX).map(|class| Property::Host(&class.host.id)))
+        .chain(names.into_iter().take(HOST_KEYS_MAX))
         .map(|property| key_of(grid, &property, shard))
         .collect()
 }
@@ -141,11 +144,20 @@ fn scarcest(demand: &Demand) -> Option<(ResourceName, Range<u32>)> {
     Some((name, lowest..(lowest + BUCKETS_READ).min(u64::BITS)))
 }
 
-/// The keys under which the site of a named host is found: that of its name, or that of its class.
+/// At most so many keys under which the sites of named hosts are found: those of their classes, up to a half, and those of their names.
 #[must_use]
-pub fn keys_of_host(grid: &GridId, host: &HostId) -> Vec<RecordKey> {
-    let class = numbered(host).map(|(class, _)| class);
-    [host].into_iter().chain(&class).map(|name| key_of(grid, &Property::Host(name), 0)).collect()
+pub fn keys_of_hosts<'h>(
+    grid: &GridId,
+    hosts: impl Iterator<Item = &'h HostId> + Clone,
+    keys_max: usize,
+) -> Vec<RecordKey> {
+    let classes: BTreeSet<HostId> = hosts.clone().filter_map(numbered).map(|(class, _)| class).collect();
+    let classes: Vec<Property<'_>> = classes.iter().map(Property::Class).collect();
+    let mut keys = in_all_shards(grid, &classes);
+    keys.truncate(keys_max / 2);
+    keys.extend(hosts.map(|host| key_of(grid, &Property::Host(host), 0)));
+    keys.truncate(keys_max);
+    keys
 }
 
 fn key_of(grid: &GridId, property: &Property<'_>, shard: u8) -> RecordKey {
@@ -156,6 +168,8 @@ fn key_of(grid: &GridId, property: &Property<'_>, shard: u8) -> RecordKey {
         Property::Capacity(name, bucket) => hashed(grid, &["capacity", &shard, name.as_str(), &bucket.to_string()]),
         // Few sites share a host's name, so these keys need no shards.
         Property::Host(host) => hashed(grid, &["host", host.as_str()]),
+        // Many call their classes alike.
+        Property::Class(class) => hashed(grid, &["class", &shard, class.as_str()]),
     }
 }
 

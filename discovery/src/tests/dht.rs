@@ -65,10 +65,23 @@ async fn named_candidates_are_found_by_their_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_of_a_class_are_found_by_their_names() {
+    let nodes = grid(6, without_gossip).await;
+    let class = (1..=40).map(|number| host(&format!("n-{number}"), 4, "x86_64")).collect();
+    nodes[2].discovery.publish_advert(offer("cluster".to_owned(), class)).unwrap();
+    let candidates = ["n-7", "n-39", "n-41", "n-07"].map(|id| HostId::new(id).unwrap()).to_vec();
+    let mut named = query(1);
+    named.demand = demand(RequestDocument { candidates: Some(candidates), ..RequestDocument::default() });
+    assert_eq!(found_by(&nodes[0], &named, 2).await, BTreeSet::from(["n-39".to_owned(), "n-7".to_owned()]));
+    let own = nodes[2].discovery.find(named, 1).await;
+    assert_eq!((ids(&own).len(), own.cut), (2, vec![(Constraint::Need(broker::demand::Unmet::Candidates), 38)]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sample_is_told_by_its_seed_and_says_what_was_cut() {
-    let mut hosts: Vec<Host> = (0..20).map(|number| host(&format!("h{number}"), 4, "x86_64")).collect();
-    hosts.extend((20..25).map(|number| host(&format!("h{number}"), 4, "aarch64")));
-    hosts.extend((25..28).map(|number| host(&format!("h{number}"), 1, "x86_64")));
+    let mut hosts: Vec<Host> = (0..20).map(|number| host(&format!("h-{number}"), 4, "x86_64")).collect();
+    hosts.extend((20..25).map(|number| host(&format!("h-{number}"), 4, "aarch64")));
+    hosts.extend((25..28).map(|number| host(&format!("h-{number}"), 1, "x86_64")));
     let node = node(&[]).await;
     node.discovery.publish_advert(offer("a".to_owned(), hosts)).unwrap();
     let mut query = query(5);

@@ -18,6 +18,8 @@ pub use crate::config::TIME_TO_LIVE_MAX;
 
 /// Most hosts of a site.
 pub const HOSTS_PER_SITE_MAX: usize = 1024;
+/// Most bytes that describe the hosts of a site, when those of a class are told one by one.
+const DESCRIBED_BYTES_MAX: usize = 1 << 20;
 /// Most schedules of a site: those of the hosts, and that of the uplink.
 pub const UNITS_PER_SITE_MAX: usize = HOSTS_PER_SITE_MAX + 1;
 /// Longest name of a site, in bytes.
@@ -77,7 +79,16 @@ pub fn check_advert(advert: &Advert) -> Result<(), Invalid> {
             "an address is too long or malformed".to_owned()
         })?;
     }
-    advert.hosts.classes().iter().try_for_each(|class| check_host(&class.host))
+    advert.hosts.classes().iter().try_for_each(|class| check_host(&class.host))?;
+    let described: usize = advert.hosts.classes().iter().map(|class| class.count() * bytes_of(&class.host)).sum();
+    ensure(described <= DESCRIBED_BYTES_MAX, || format!("{described} bytes of hosts; at most {DESCRIBED_BYTES_MAX}"))
+}
+
+/// About as many bytes describe a host.
+fn bytes_of(host: &Host) -> usize {
+    let attributes = host.attributes.iter().map(|(key, value)| key.len() + value.len());
+    let capacity = host.capacity.keys().map(|name| name.as_str().len() + size_of::<Amount>());
+    host.id.as_str().len() + attributes.chain(capacity).sum::<usize>()
 }
 
 /// Checks a tariff: its prices are in order, and few enough, and its conditions can be met.

@@ -1,7 +1,7 @@
 //! The tariffs of a site's hosts, as an extra entry of its advert: a reader that does not know it takes the hosts as free, and their
 //! site refuses its holds.
 //!
-//! Invariant: hosts of one tariff share it in memory, so what a message unfolds into is bounded by its bytes.
+//! Invariant: classes of one tariff share it in memory, so what a message takes there is bounded by its bytes.
 
 use std::sync::Arc;
 

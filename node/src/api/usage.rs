@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use broker::{
     amount::Amount,
     resources::ResourceName,
-    schedule::Occupancy,
+    schedule::{Occupancy, Schedule},
     time::{Span, Time, Window},
     view::Schedules,
 };
@@ -84,15 +84,15 @@ fn sum_up(state: &ApiState, from: Time, step: Span, points: usize) -> Usage {
     for site in view.site_ids() {
         view.with_site(&site, |site| {
             let Schedules::Known(known) = site.schedules() else { return };
-            for host in site.advert().hosts.iter() {
-                hosts += 1;
-                let schedule = known.by_host.get(&host.id);
-                for (name, capacity) in &host.capacity {
+            for class in site.advert().hosts.classes() {
+                hosts += class.count();
+                let schedules: Vec<&Schedule> = class.names().filter_map(|host| known.by_host.get(&host)).collect();
+                for (name, capacity) in &class.host.capacity {
                     let sum = sums.entry(name.clone()).or_default();
-                    sum.hosts += 1;
-                    sum.capacity += u128::from(capacity.0);
+                    sum.hosts += class.count();
+                    sum.capacity += class.count() as u128 * u128::from(capacity.0);
                     sum.used.resize(points, 0);
-                    if let Some(occupancy) = schedule.and_then(|schedule| schedule.occupancy(name)) {
+                    for occupancy in schedules.iter().filter_map(|schedule| schedule.occupancy(name)) {
                         add_use(&mut sum.used, occupancy, *capacity, from, step);
                     }
                 }

@@ -7,8 +7,8 @@
 use std::{mem, rc::Rc, sync::Arc};
 
 use broker::{
-    ids::{RequestId, SiteId},
-    ledger::{self, ReplyToken, ScheduleUpdateParts},
+    ids::{HostId, RequestId, SiteId},
+    ledger::{self, Books as _, ReplyToken, ScheduleUpdateParts},
     negotiation::{self, Decision, HandedPlan, Output, Purpose},
     plan::Place,
     protocol::{AttemptId, RefusalReason, SiteAnswer, SiteRequest},
@@ -116,7 +116,13 @@ impl Medium for World {
     }
 
     fn publish(&mut self, node: usize, update: ScheduleUpdateParts) {
-        if let Err(what) = self.grid.truth.note_published(node, &update) {
+        let has = |host: &HostId| {
+            let hosts = self.grid.nodes[node].running().into_iter().flat_map(|running| running.machines.ledger.hosts());
+            host.is_uplink() || hosts.map(|books| &books.host().id).any(|id| id == host)
+        };
+        let unknown = update.changes.iter().find(|change| !has(&change.host));
+        let unknown = unknown.map(|change| format!("publishes a change of {}, which it does not have", change.host));
+        if let Err(what) = unknown.map_or(Ok(()), Err).and_then(|()| self.grid.truth.note_published(node, &update)) {
             self.grid.violate("a ledger publishes what it does", None, format!("s{node} {what}"));
         }
         let advert = self.advert(node);

@@ -83,7 +83,6 @@ pub struct Submitted {
     free_at: Moment,
 }
 
-/// The number of the request with this name.
 /// Makes all hosts of a site like its first, by name too.
 fn make_alike(hosts: &mut [(Host, Schedule)]) {
     let Some((first, _)) = hosts.first().cloned() else { return };
@@ -93,6 +92,7 @@ fn make_alike(hosts: &mut [(Host, Schedule)]) {
     }
 }
 
+/// The number of the request with this name.
 fn number_of(id: &RequestId) -> Option<usize> {
     id.as_str().strip_prefix('r')?.parse().ok()
 }

@@ -184,9 +184,10 @@ fn check_continuity(grid: &Grid, node: usize, id: &RequestId, before: &Report) -
     if old.start != new.start {
         return Err(format!("it has moved from {} to {} at {}", old.start.0, new.start.0, now.0));
     }
-    // Where a seat was bound is written at the end of a round: a node that crashes before shows again what it had written.
+    // Where a seat was bound is written at the end of a round: a node that crashes before shows at its start what it had written.
+    let has_started = grid.nodes[node].running().is_some_and(|running| running.started == grid.now());
     let floats_again = |seat: &Seat| {
-        let written = new.seat(seat.number).filter(|one| one.place.is_floating());
+        let written = new.seat(seat.number).filter(|one| has_started && one.place.is_floating());
         written.is_some_and(|one| has(old, one))
     };
     let is_kept = |seat: &Seat| has(new, seat) || floats_again(seat);
