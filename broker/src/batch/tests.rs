@@ -430,3 +430,15 @@ fn moldable_requests_share_equal_hosts_and_one_that_is_too_large_waits() {
         assert!(rejection.reason.detail().contains("0 of 1 hosts satisfy"), "{}", rejection.reason.detail());
     }
 }
+
+#[test]
+fn what_is_in_time_only_when_it_is_scaled_is_placed() {
+    let planner = planner(r#"{"id":"h","site":"s","resources":{"cpu":4000}}"#);
+    let one = line(
+        "a",
+        r#""hosts":1,"duration":3600,"earliest":0,"deadline":2000,"per_host":{"cpu":1000},"scale":[500,2000]"#,
+    );
+    let best = answer(&planner, &[one], "colocate:best", Options::default());
+    assert_eq!(placed(&best).len(), 1, "{best:?}");
+    assert!((1800..=2000).contains(&best.batch.run_time), "{best:?}");
+}

@@ -145,7 +145,7 @@ impl Policy for Colocation {
     }
 }
 
-/// The best that is found from the forms on; it ends no later than the latest of them.
+/// The best that is found from the forms on; it ends no later than the latest of those that place all that can run, if any does.
 fn best(problem: &Problem, paired: Option<(Roles, Thresholds)>, turns: Turns, watch: Watch<'_>) -> Placed {
     let forms = paired.map(|(roles, thresholds)| {
         [set(problem, roles, thresholds, turns), partition(problem, roles, thresholds, turns)]
@@ -153,7 +153,9 @@ fn best(problem: &Problem, paired: Option<(Roles, Thresholds)>, turns: Turns, wa
     let valued = |placed: Placed| (problem.worth(&placed), placed);
     let begun = forms.into_iter().flatten().chain([plain(problem, turns), plain(problem, Turns::Longest)]);
     let mut begun: Vec<(Worth, Placed)> = begun.map(valued).collect();
-    let limit = begun.iter().map(|(worth, _)| worth.makespan).max().unwrap_or(0);
+    let unable = problem.jobs.iter().filter(|job| !problem.could_run(job)).count();
+    let whole = begun.iter().filter(|(worth, _)| worth.postponed == unable);
+    let limit = whole.map(|(worth, _)| worth.makespan).max().unwrap_or(NEVER);
     begun.extend(matched(problem, watch).map(valued));
     let best = begun.into_iter().filter(|(worth, _)| worth.makespan <= limit).min_by_key(|(worth, _)| *worth);
     best.map(|(_, placed)| search(problem, &placed, limit, watch)).unwrap_or_default()
