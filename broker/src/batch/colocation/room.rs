@@ -185,7 +185,7 @@ impl Room {
     pub fn start_in(&self, host: usize, at: usize, earliest: i64, needs: &Needs) -> Option<i64> {
         let steps = &self.hosts[host].steps;
         let step = &steps[at];
-        if step.time < earliest {
+        if step.time <= earliest {
             let is_last = steps.get(at + 1).is_none_or(|next| next.time > earliest);
             return (is_last && !self.exceeds(step, needs)).then_some(earliest);
         }

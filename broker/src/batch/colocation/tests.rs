@@ -98,6 +98,16 @@ fn the_highest_demand_of_a_seat_comes_first_however_many_seats_there_are() {
 }
 
 #[test]
+fn the_search_starts_jobs_together() {
+    // Only beside the long one, from its start on, does the short one keep no other host.
+    let short = Job { starts: (0, 0), ..job(1, 1, (500, 500, 500), (1000, 1000)) };
+    let problem = equal(2, vec![short, job(2, 9_000, (500, 500, 500), (1000, 1000))]);
+    let placed = search_for(&problem, &vec![None; 2], 9_000, WORK, Watch::NOBODY);
+    check(&problem, &placed);
+    assert_eq!((problem.worth(&placed).postponed, problem.worth(&placed).run_time), (0, problem.least_run_time()));
+}
+
+#[test]
 fn jobs_that_no_host_serves_change_nothing_for_the_others() {
     let mut problem = drawn(1, 3, 1, 30);
     let searched = |problem: &Problem| {
@@ -173,7 +183,20 @@ fn the_room_knows_what_adding_up_says() {
                 starts.filter(|start| fits_by_adding(&on(host), &problem.hosts[host], *start, &sized)).min()
             };
             let hosts = 0..problem.hosts.len();
+            // What may begin no earlier: at a start or an end of another, or anywhere.
+            let moments = hosts.clone().flat_map(&on).flat_map(|block| [block.start, block.end]);
+            let moments: Vec<i64> = moments.chain([0, random.random_range(0..30_000)]).collect();
+            let earliest = moments[random.random_range(0..moments.len())];
             for host in hosts.clone() {
+                let starts: Vec<i64> = on(host).into_iter().map(|block| block.end).chain([earliest]).collect();
+                let fits = |start: &i64| fits_by_adding(&on(host), &problem.hosts[host], *start, &sized);
+                let expected = starts.into_iter().filter(|start| *start >= earliest).filter(fits).min();
+                let begins: Vec<i64> = (0..room.steps(host).len())
+                    .filter_map(|step| room.start_in(host, step, earliest, &sized.needs))
+                    .collect();
+                assert!(begins.is_sorted() && begins.iter().all(|start| *start >= earliest));
+                let found = begins.into_iter().find(|start| room.fits(host, *start, &sized).is_ok());
+                assert_eq!(found, expected, "seed {seed} job {at} from {earliest}");
                 let start = random.random_range(0..60_000);
                 let expected = fits_by_adding(&on(host), &problem.hosts[host], start, &sized);
                 assert_eq!(room.fits(host, start, &sized).is_ok(), expected, "seed {seed} job {at}");
