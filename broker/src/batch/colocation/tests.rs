@@ -249,6 +249,39 @@ fn best_finds_the_least_run_time_of_few_jobs() {
     }
 }
 
+/// The first second by which all have ended that start together on an empty host.
+fn least_side_by_side(problem: &Problem) -> Option<i64> {
+    let fits = |seconds: &i64| {
+        let sized: Option<Vec<Sized>> =
+            problem.jobs.iter().map(|job| job.within(*seconds).map(|factor| job.at(factor))).collect();
+        let used = |resource: usize| sized.iter().flatten().map(|sized| sized.needs[resource]).sum::<u64>();
+        sized.is_some() && (0..RESOURCES_MAX).all(|resource| used(resource) <= problem.hosts[0][resource])
+    };
+    (1..300_000).find(fits)
+}
+
+#[test]
+fn as_many_share_a_host_as_makes_it_end_first() {
+    let equal_jobs = |count: usize, seats: usize| {
+        let jobs = vec![job(seats, 3_600, (500, 100, 100), (200, 1000)); count];
+        let problem = equal(seats, jobs);
+        let best = search(&problem, &plain(&problem, Turns::Longest), i64::MAX / 8, Watch::NOBODY);
+        check(&problem, &best);
+        problem.worth(&best).run_time
+    };
+    // Three at 0.666 and five at 0.4, on two hosts as well, where one after the other two would be beside each other.
+    assert_eq!([equal_jobs(3, 1), equal_jobs(5, 1), equal_jobs(3, 2)], [5_406, 9_000, 2 * 5_406]);
+    for seed in 0..30 {
+        let mut problem = drawn(seed, 1, 1, 30);
+        problem.jobs.truncate(2 + seed as usize % 3);
+        problem.jobs.iter_mut().for_each(|job| job.scale.0 = 100);
+        let best = search_for(&problem, &plain(&problem, Turns::Longest), i64::MAX / 8, WORK, Watch::NOBODY);
+        check(&problem, &best);
+        let least = least_side_by_side(&problem);
+        assert!(least.is_some_and(|least| problem.worth(&best).run_time <= least), "{least:?} seed {seed}");
+    }
+}
+
 #[test]
 fn the_same_problem_gives_the_same_schedule() {
     let problem = drawn(3, 5, 2, 30);
