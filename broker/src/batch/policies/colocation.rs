@@ -10,15 +10,16 @@ use crate::{
     batch::{
         BatchError, BatchObjective, Order,
         colocation::{
-            Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Roles, Thresholds, Turns, Worth, matched, partition,
-            plain, search, set,
+            self, Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Roles, Thresholds, Turns, Worth, matched,
+            partition, plain, search, set,
         },
-        policy::Policy,
+        policy::{Options, Policy},
         run::Run,
         watch::Watch,
     },
     demand::{Demand, Unmet},
     host::Speed,
+    offline::{Asked, OfflinePlanner},
     phases::Candidate,
     plan::Plan,
     request::Request,
@@ -51,6 +52,15 @@ struct Colocation {
 #[must_use]
 pub fn colocation(form: ColocationForm, thresholds: Thresholds) -> Box<dyn Policy> {
     Box::new(Colocation { form, thresholds })
+}
+
+/// How many pairs of requests the source's pairing scales to each other in a batch; none where its three resources are not told apart.
+#[must_use]
+pub fn pairings_tried(planner: &OfflinePlanner, requests: &[Asked], thresholds: Thresholds) -> Option<u64> {
+    let options = Options::default();
+    let run = Run::new(planner, requests, &options, Watch::NOBODY);
+    let (names, all) = (resources(&run), (0..requests.len()).collect::<Vec<_>>());
+    Some(colocation::pairings_tried(&problem(&run, &names, &all), roles(&names)?, thresholds))
 }
 
 /// Makes the policy.
