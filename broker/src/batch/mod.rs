@@ -28,7 +28,7 @@ pub use self::{
     figures::{BatchLine, ObjectiveLine},
     objective::BatchObjective,
     order::Order,
-    policies::{ColocationForm, POLICIES, PolicyError, colocation, policy_named},
+    policies::{ColocationForm, POLICIES, PolicyError, colocation, pairings_tried, policy_named},
     policy::{BatchError, Given, Options, Policy},
     run::Run,
     watch::{Progress, Watch},

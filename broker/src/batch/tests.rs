@@ -427,6 +427,56 @@ fn moldable_requests_share_equal_hosts_and_one_that_is_too_large_waits() {
         assert_eq!(scales, [Some(833), Some(833), None, Some(800)], "{}", policy.name());
         assert_eq!((answer.batch.placed, answer.batch.run_time), (3, 721 + 750));
         let PlanOutcome::Rejected(rejection) = &answer.lines[2].outcome else { panic!("{answer:?}") };
-        assert!(rejection.reason.detail().contains("0 of 1 hosts satisfy"), "{}", rejection.reason.detail());
+        let expected = "per_host.cpu: 2.5 even at factor 0.5; 0 of 1 hosts have that much, the largest has 1";
+        assert!(rejection.reason.detail().contains(expected), "{}", rejection.reason.detail());
+    }
+}
+
+#[test]
+fn what_is_in_time_only_when_it_is_scaled_is_placed() {
+    let planner = planner(r#"{"id":"h","site":"s","resources":{"cpu":4000}}"#);
+    let one = line(
+        "a",
+        r#""hosts":1,"duration":3600,"earliest":0,"deadline":2000,"per_host":{"cpu":1000},"scale":[500,2000]"#,
+    );
+    let best = answer(&planner, &[one], "colocate:best", Options::default());
+    assert_eq!(placed(&best).len(), 1, "{best:?}");
+    assert!((1800..=2000).contains(&best.batch.run_time), "{best:?}");
+}
+
+#[test]
+fn hosts_that_serve_no_request_of_the_batch_are_as_if_they_were_not_there() {
+    let planner = planner(
+        r#"{"id":"h0","site":"s","resources":{"cpu":1000},"speed":2000},
+           {"id":"h1","site":"s","resources":{"cpu":4000},"attributes":{"arch":"x"}},
+           {"id":"h2","site":"s","resources":{"cpu":9000},"attributes":{"arch":"y"}}"#,
+    );
+    let of = |arch: &str, cpu: u32| {
+        line(
+            "a",
+            &format!(r#""hosts":1,"duration":600,"earliest":0,"per_host":{{"cpu":{cpu}}},"attributes":{{{arch}}}"#),
+        )
+    };
+    for policy in ["colocate:set", "colocate:partition", "colocate:best"] {
+        let lines = [of(r#""arch":"x""#, 2000), of(r#""arch":"x""#, 1000)];
+        let of_x = answer(&planner, &lines, policy, Options::default());
+        assert!(placed(&of_x).iter().all(|plan| plan.seats[0].host().as_str() == "h1"), "{of_x:?}");
+        assert_eq!((placed(&of_x).len(), of_x.batch.run_time, of_x.batch.objective.bound), (2, 600, Some(600)));
+        // None is left: the planner of single requests says why.
+        let none = answer(&planner, &[of(r#""arch":"z""#, 1)], policy, Options::default());
+        let PlanOutcome::Rejected(rejection) = &none.lines[0].outcome else { panic!("{none:?}") };
+        assert!(rejection.reason.detail().contains("0 of 1 hosts satisfy"), "{rejection:?}");
+        let policy = policy_named(policy).unwrap();
+        for (lines, expected) in [
+            (
+                [of(r#""arch":"x""#, 1), of("", 9000)],
+                "request a: host h2 cannot serve it, and all hosts must serve all",
+            ),
+            ([of("", 1), of("", 2)], "hosts h0 and h1 differ in speed; name those of one speed as candidates"),
+        ] {
+            let refused =
+                plan(&*policy, &planner, &asked(&planner, &lines), &Options::default(), Watch::NOBODY).unwrap_err();
+            assert!(refused.to_string().contains(expected), "{refused}");
+        }
     }
 }

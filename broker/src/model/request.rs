@@ -269,6 +269,22 @@ mod tests {
             ),
             (&too_many_shapes, "shapes: at most 64 entries, got 65"),
             (r#"{"hosts":1,"work":1,"scale":[1,2]}"#, "scale: there are no amounts to scale"),
+            (
+                r#"{"hosts":1,"work":1,"per_host":{"cpu":1},"scale":[2000,500]}"#,
+                "scale: [2000,500]: the least is above the largest",
+            ),
+            (
+                r#"{"hosts":1,"work":1,"per_host":{"cpu":1},"scale":[0,500]}"#,
+                "scale: [0,500]: a factor is from 1 to 1000000 thousandths",
+            ),
+            (
+                r#"{"hosts":1,"work":1,"scale":[500]}"#,
+                "expected the least and the largest factor in thousandths, such as [500, 2000]",
+            ),
+            (
+                r#"{"hosts":1,"work":1,"scale":"0.5..2"}"#,
+                "expected the least and the largest factor in thousandths, such as [500, 2000]",
+            ),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

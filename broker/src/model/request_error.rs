@@ -45,7 +45,7 @@ pub enum RequestError {
     #[error("traffic.mbps: {0} is larger than any amount ({max})", max = Amount::MAX.0)]
     TrafficTooLarge(Amount),
     /// No range of factors.
-    #[error("scale: expected the least and the most, from 1 to {most} thousandths, got {min} and {max}", most = Factor::MAX.thousandths())]
+    #[error("scale: [{min},{max}]: {}", no_range(*.min, *.max))]
     Scale {
         /// The least.
         min: u32,
@@ -147,4 +147,11 @@ impl RequestError {
             | RequestError::TooMany { key, .. } => (*key).to_owned(),
         }
     }
+}
+
+fn no_range(min: u32, max: u32) -> String {
+    if min > max {
+        return "the least is above the largest".to_owned();
+    }
+    format!("a factor is from 1 to {} thousandths", Factor::MAX.thousandths())
 }

@@ -98,6 +98,7 @@ impl Default for Factor {
 
 /// The factors that a request allows, in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(expecting = "the least and the largest factor in thousandths, such as [500, 2000]")]
 pub struct Scale(u32, u32);
 
 impl fmt::Display for Scale {

@@ -11,6 +11,7 @@ use axum::{Extension, Json, extract::State, http::StatusCode};
 use broker::{
     ids::RequestId,
     request::{Request, RequestDocument},
+    scale::Factor,
     time::{Span, Time},
     trust::{Authorization, Permit},
 };
@@ -74,6 +75,10 @@ pub struct WaitingView {
     /// The request's own state, once it is submitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_state: Option<RequestState>,
+    /// The factor by which it is scaled, in thousandths, once it is reserved, where it is moldable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u32>, nullable = false)]
+    pub scale: Option<Factor>,
     pub added_ms: u64,
     /// It starts by then, or not at all.
     pub latest: Time,
@@ -115,7 +120,9 @@ impl WaitingView {
         let submitted = (ended == Some(HowEnded::Submitted)).then(|| state.requests.get(&record.id)).flatten();
         let submitted = submitted.map(|handle| view(state, &handle.watch().borrow().clone()));
         let reason = submitted.as_ref().and_then(|view| view.reason.as_ref()).map(|reason| reason.detail.clone());
+        let scale = submitted.as_ref().and_then(|view| view.reservation.as_ref()?.scale);
         WaitingView {
+            scale,
             label: record.request.id().cloned(),
             state: match ended {
                 None if record.postponed == 0 => WaitingState::Waiting,

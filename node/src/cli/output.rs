@@ -173,10 +173,30 @@ impl Output {
 
 /// Rows in columns under a header, without trailing blanks; as blocks on a terminal that is too narrow for them.
 pub fn columns<const N: usize>(look: &Look, header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
-    let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(|cell| safe(&cell))).collect();
+    table_text(look, &header, rows.into_iter().map(Vec::from))
+}
+
+/// The same without the column `optional` where it is `-` in all rows.
+pub fn columns_but<const N: usize>(
+    look: &Look,
+    optional: &str,
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let (mut header, mut rows) = (Vec::from(header), rows.into_iter().map(Vec::from).collect::<Vec<_>>());
+    let at = header.iter().position(|name| *name == optional);
+    if let Some(at) = at.filter(|at| rows.iter().all(|row| row[*at] == "-")) {
+        header.remove(at);
+        rows.iter_mut().for_each(|row| drop(row.remove(at)));
+    }
+    table_text(look, &header, rows)
+}
+
+fn table_text(look: &Look, header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.iter().map(|cell| safe(cell)).collect()).collect();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(header);
+    table.set_header(header.iter().copied());
     table.add_rows(&rows);
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
@@ -192,10 +212,10 @@ pub fn columns<const N: usize>(look: &Look, header: [&str; N], rows: impl IntoIt
 }
 
 /// A row as its first cell, and below it the others that say something, each behind its name, as many a line as fit.
-fn block<const N: usize>(paint: Paint, header: [&str; N], row: &[String; N], columns: usize) -> String {
+fn block(paint: Paint, header: &[&str], row: &[String], columns: usize) -> String {
     let mut text = paint.title(&row[0]);
     let mut used = columns;
-    for (name, cell) in header.into_iter().zip(row).skip(1).filter(|(_, cell)| !matches!(cell.as_str(), "" | "-")) {
+    for (name, cell) in header.iter().zip(row).skip(1).filter(|(_, cell)| !matches!(cell.as_str(), "" | "-")) {
         let width = 2 + name.chars().count() + 1 + cell.chars().count();
         if used + width > columns {
             text.push('\n');

@@ -99,7 +99,9 @@ fn quality_text(plan: &ReservationView, zone: &TimeZone) -> String {
     };
     // Where nothing costs anything a budget is not worth a word.
     let seen = if plan.price.is_some() { format!("within the budget among {seen}") } else { format!("among {seen}") };
-    let name = objective.kind.name().replace('_', " ");
+    // What an extension adds is none of the plan's.
+    let is_longer = objective.kind == ObjectiveKind::Finish && plan.end > Time(objective.value);
+    let name = if is_longer { "planned finish".to_owned() } else { objective.kind.name().replace('_', " ") };
     let best = match (objective.kind, objective.bound) {
         (ObjectiveKind::Start, _) if !plan.start_proven => "an earlier start may exist".to_owned(),
         (ObjectiveKind::Start, _) => format!("no earlier start exists {seen} looked at"),

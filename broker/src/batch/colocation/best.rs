@@ -24,6 +24,8 @@ const WORK: (u64, u64) = (3_000_000, 600_000_000);
 const ASK_EVERY: u64 = 200_000;
 /// Most jobs that are taken out at a time.
 const TAKEN_MAX: usize = 4;
+/// The same where they are first put side by side, as they are in half of the steps.
+const TOGETHER_MAX: usize = 6;
 /// Most hosts that jobs are taken from at a time.
 const HOSTS_MAX: usize = 3;
 /// Hosts that are looked at beside those that jobs were taken from.
@@ -142,8 +144,12 @@ impl Search<'_> {
     /// they were.
     fn step(&mut self, postponed: usize, most: i64) -> Vec<(usize, Option<Placement>)> {
         let mut hosts = self.some_hosts(1, HOSTS_MAX);
-        let mut jobs = self.some_jobs(&hosts);
+        let is_together = self.random.random();
+        let mut jobs = self.some_jobs(&hosts, if is_together { TOGETHER_MAX } else { TAKEN_MAX });
         let undo: Vec<(usize, Option<Placement>)> = jobs.iter().map(|job| (*job, self.take(*job))).collect();
+        if is_together && self.put_together(&jobs, &undo, most) {
+            return undo;
+        }
         hosts.extend(self.some_hosts(OTHERS, OTHERS));
         hosts.sort_unstable();
         hosts.dedup();
@@ -163,13 +169,29 @@ impl Search<'_> {
         undo
     }
 
+    /// Puts jobs that were taken out side by side on the hosts of one of them, if all fit there.
+    fn put_together(&mut self, jobs: &[usize], undo: &[(usize, Option<Placement>)], most: i64) -> bool {
+        let hosts =
+            undo.iter().filter_map(|(_, placement)| Some(&placement.as_ref()?.hosts)).max_by_key(|hosts| hosts.len());
+        let shapes: Vec<&Shape<'_>> = jobs.iter().map(|job| &self.shapes[*job]).collect();
+        let Some(hosts) = hosts else { return false };
+        if shapes.len() < 2 || shapes.iter().any(|shape| shape.job.seats > hosts.len()) {
+            return false;
+        }
+        let bounds = Bounds { end: self.limit, rise: most - self.room.run_time() };
+        let found = places::together(&mut self.room, &shapes, hosts, bounds, &mut self.random);
+        let Some(found) = found else { return false };
+        jobs.iter().zip(found).for_each(|(job, placement)| self.put(*job, placement));
+        true
+    }
+
     fn some_hosts(&mut self, least: usize, most: usize) -> Vec<usize> {
         let count = self.random.random_range(least..=most);
         (0..count).map(|_| self.random.random_range(0..self.room.hosts())).collect()
     }
 
-    /// Some jobs of these hosts, of half of the time only those that end late, and one without a place.
-    fn some_jobs(&mut self, hosts: &[usize]) -> Vec<usize> {
+    /// At most so many jobs of these hosts, of half of the time only those that end late, and one without a place.
+    fn some_jobs(&mut self, hosts: &[usize], most: usize) -> Vec<usize> {
         let last = hosts.iter().map(|host| self.room.end(*host)).max().unwrap_or(0);
         let from = if self.random.random() { 0 } else { self.random.random_range(0..=last) };
         let seats = hosts.iter().flat_map(|host| self.room.seats(*host));
@@ -177,7 +199,7 @@ impl Search<'_> {
         jobs.sort_unstable();
         jobs.dedup();
         jobs.shuffle(&mut self.random);
-        jobs.truncate(self.random.random_range(2..=TAKEN_MAX));
+        jobs.truncate(self.random.random_range(2..=most));
         if self.postponed > 0 {
             let nth = self.random.random_range(0..self.postponed);
             let waits = |job: &usize| self.could_run[*job] && self.placed[*job].is_none();

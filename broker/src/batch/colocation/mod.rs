@@ -18,6 +18,6 @@ pub use self::pairing::Thresholds;
 pub(super) use self::{
     best::search,
     forms::{Turns, matched, partition, plain, set},
-    pairing::Roles,
+    pairing::{Roles, pairings_tried},
     problem::{Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Worth},
 };

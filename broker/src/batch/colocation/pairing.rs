@@ -3,7 +3,7 @@
 //! Source: section 4.3 of the thesis on co-location; equations 4.2 to 4.11. Invariant: every job is in exactly one group, and the jobs of a
 //! group fit together on hosts as most are.
 
-use std::cmp::Reverse;
+use std::{cell::Cell, cmp::Reverse};
 
 use super::problem::{Job, Needs, Problem, RESOURCES_MAX, Sized};
 
@@ -63,14 +63,26 @@ struct Pairing<'a> {
     /// The scarcest resource.
     scarcest: usize,
     groups: Vec<Group>,
+    /// How often two jobs were scaled to each other.
+    tried: Cell<u64>,
 }
 
 /// Steps 1 to 4.
 pub(super) fn groups(problem: &Problem, roles: Roles, thresholds: Thresholds) -> Vec<Group> {
+    grouped(problem, roles, thresholds).groups
+}
+
+/// How many pairs of jobs steps 1 to 4 scale to each other, which is most of what they take.
+pub(in crate::batch) fn pairings_tried(problem: &Problem, roles: Roles, thresholds: Thresholds) -> u64 {
+    grouped(problem, roles, thresholds).tried.get()
+}
+
+fn grouped(problem: &Problem, roles: Roles, thresholds: Thresholds) -> Pairing<'_> {
     let capacity = problem.usual();
     let classes = problem.jobs.iter().map(|job| Some(class(job, &capacity, roles, thresholds.alpha_percent))).collect();
     let scarcest = scarcest(problem, &capacity);
-    let mut pairing = Pairing { problem, capacity, thresholds, classes, scarcest, groups: Vec::new() };
+    let mut pairing =
+        Pairing { problem, capacity, thresholds, classes, scarcest, groups: Vec::new(), tried: Cell::new(0) };
     pairing.merge(&[(High, High)], &[(Low, Low)]);
     pairing.merge(&[(Low, High)], &[(High, Low)]);
     // What is left counts for both of the classes that it is nearest to; once it is in a group it is left no longer.
@@ -80,7 +92,7 @@ pub(super) fn groups(problem: &Problem, roles: Roles, thresholds: Thresholds) ->
     let left = pairing.classes.iter().enumerate().filter(|(_, class)| class.is_some());
     let left: Vec<Group> = left.map(|(job, _)| alone(job)).collect();
     pairing.groups.extend(left);
-    pairing.groups
+    pairing
 }
 
 /// Equations 4.2 and 4.3, with demands as parts of a host.
@@ -159,16 +171,18 @@ fn are_alike(one: &Job, other: &Job, capacity: &Needs, size_percent: u64) -> boo
     one.max(other) * 100 < one.min(other) * u128::from(size_percent)
 }
 
-/// Two jobs at the factors of equation 4.10, unless they are too unlike, or one after the other would be shorter.
-fn pair(one: &Job, other: &Job, capacity: &Needs, size_percent: u64) -> Option<(Sized, Sized)> {
-    if !are_alike(one, other, capacity, size_percent) {
-        return None;
-    }
-    let pair = scaled(one, other, capacity)?;
-    (pair.0.seconds.max(pair.1.seconds) <= one.seconds + other.seconds).then_some(pair)
-}
-
 impl Pairing<'_> {
+    /// Two jobs at the factors of equation 4.10, unless they are too unlike, or one after the other would be shorter.
+    fn pair(&self, one: usize, other: usize) -> Option<(Sized, Sized)> {
+        let (one, other) = (&self.problem.jobs[one], &self.problem.jobs[other]);
+        if !are_alike(one, other, &self.capacity, self.thresholds.size_percent) {
+            return None;
+        }
+        self.tried.update(|tried| tried + 1);
+        let pair = scaled(one, other, &self.capacity)?;
+        (pair.0.seconds.max(pair.1.seconds) <= one.seconds + other.seconds).then_some(pair)
+    }
+
     /// Steps 2 and 3 for two complementary classes, each perhaps of several.
     fn merge(&mut self, one: &[Class], other: &[Class]) {
         let of = |classes: &[Class], is_first: bool| {
@@ -203,11 +217,10 @@ impl Pairing<'_> {
 
     /// Merges a job with the first one of as many seats that suits it.
     fn merge_equal(&mut self, job: usize, partners: &[usize]) -> bool {
-        let (capacity, jobs) = (&self.capacity, &self.problem.jobs);
+        let jobs = &self.problem.jobs;
         let suits = |other: &usize| {
             let is_equal = *other != job && self.is_left(*other) && jobs[*other].seats == jobs[job].seats;
-            let (one, two) =
-                is_equal.then(|| pair(&jobs[job], &jobs[*other], capacity, self.thresholds.size_percent))??;
+            let (one, two) = is_equal.then(|| self.pair(job, *other))??;
             Some(vec![(job, one), (*other, two)])
         };
         let found = if self.is_left(job) { partners.iter().find_map(suits) } else { None };
@@ -224,7 +237,7 @@ impl Pairing<'_> {
         let is_narrower = |other: &&usize| **other != job && self.is_left(**other) && jobs[**other].seats < seats;
         let narrower: Vec<usize> = partners.iter().filter(is_narrower).copied().collect();
         let group = narrower.iter().take(PARTNERS_MAX).enumerate().find_map(|(at, widest)| {
-            let (own, first) = pair(&jobs[job], &jobs[*widest], capacity, self.thresholds.size_percent)?;
+            let (own, first) = self.pair(job, *widest)?;
             let (left, seconds) = (beside(capacity, &own)?, own.seconds.max(first.seconds));
             let sized = |other: &usize| {
                 let sized = jobs[*other].at(jobs[*other].within(seconds)?);
@@ -312,6 +325,16 @@ mod tests {
         // One that shares no class with another stays alone, as large as a host lets it.
         let alike = vec![job(1, 1_000, (400, 400, 400), (500, 3000)), job(1, 1_000, (600, 600, 600), (500, 1200))];
         assert_eq!(grouped(alike), [[(0, 2500)], [(1, 1000)]]);
+    }
+
+    #[test]
+    fn only_what_is_scaled_counts_as_tried() {
+        let high = || job(1, 1_000, (400, 1000, 1000), (100, 1000));
+        let low = |seconds: i64| job(1, seconds, (1000, 400, 400), (100, 1000));
+        // The second is too unlike in size, the third suits at once, and the last has nobody left.
+        let jobs = vec![high(), low(9_000), low(1_000), low(1_000)];
+        let problem = Problem { hosts: vec![needs(CAPACITY); 8], taken: vec![Vec::new(); 8], jobs };
+        assert_eq!(pairings_tried(&problem, ROLES, Thresholds::default()), 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rand::{RngExt, seq::SliceRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    problem::{Job, Placement, RESOURCES_MAX, Sized},
+    problem::{Job, Needs, Placement, RESOURCES_MAX, Sized},
     room::Room,
 };
 
@@ -255,4 +255,85 @@ fn least_late(
         }
     }
     None
+}
+
+/// The places of jobs side by side on these hosts, of which each takes the first, at the factors at which all of them have ended first.
+pub(super) fn together(
+    room: &mut Room,
+    shapes: &[&Shape<'_>],
+    hosts: &[usize],
+    bounds: Bounds,
+    random: &mut Xoshiro256PlusPlus,
+) -> Option<Vec<Placement>> {
+    let mut least = [0; RESOURCES_MAX];
+    shapes.iter().for_each(|shape| add(&mut least, &shape.least.needs));
+    let first = shapes.iter().map(|shape| shape.job.starts.0).max()?;
+    let shortest = shapes.iter().map(|shape| shape.shortest).max()?;
+    let lasts: Vec<i64> = hosts.iter().map(|host| room.end(*host)).collect();
+    let rise = |end: i64| lasts.iter().map(|last| (end - last).max(0)).sum::<i64>();
+    // The rise as it looks, the start and how long all are.
+    let mut best: Option<(i64, i64, i64)> = None;
+    for at in 0..room.steps(hosts[0]).len() {
+        room.work += 1;
+        let Some(start) = room.start_in(hosts[0], at, first, &least) else { continue };
+        let below = bounds.below(best.map(|(least, ..)| least));
+        let earliest = start + shortest;
+        if rise(earliest) >= below || earliest > bounds.end {
+            break;
+        }
+        let Some(seconds) = shortest_together(room, shapes, hosts, start, &least) else { continue };
+        let rise = rise(start + seconds);
+        if start + seconds > bounds.end || rise >= below {
+            continue;
+        }
+        let rise = chance(rise, random);
+        if best.is_none_or(|(least, ..)| rise < least) {
+            best = Some((rise, start, seconds));
+        }
+    }
+    let (_, start, seconds) = best?;
+    let place = |shape: &&Shape<'_>| {
+        let factor = shape.job.within(seconds)?;
+        let is_in_time = start <= shape.job.last_start(shape.job.seconds_at(factor));
+        is_in_time.then(|| Placement { start, factor, hosts: hosts[..shape.job.seats].to_vec() })
+    };
+    shapes.iter().map(place).collect()
+}
+
+fn add(sum: &mut Needs, needs: &Needs) {
+    sum.iter_mut().zip(needs).for_each(|(sum, need)| *sum += need);
+}
+
+/// How soon after this start all of these jobs have ended side by side, that they fit as long as each takes least.
+fn shortest_together(
+    room: &mut Room,
+    shapes: &[&Shape<'_>],
+    hosts: &[usize],
+    start: i64,
+    least: &Needs,
+) -> Option<i64> {
+    let fits = |room: &mut Room, seconds: i64| {
+        let (mut sized, mut needs) =
+            (Sized { factor: 1000, seconds: 0, needs: [0; RESOURCES_MAX] }, [0; RESOURCES_MAX]);
+        for shape in shapes {
+            let one = shape.job.at(shape.job.within(seconds)?);
+            sized.seconds = sized.seconds.max(one.seconds);
+            add(&mut needs, &one.needs);
+        }
+        sized.needs = needs;
+        room.work += shapes.len() as u64;
+        hosts.iter().all(|host| room.fits(*host, start, &sized).is_ok()).then_some(sized.seconds)
+    };
+    let slowest = shapes.iter().map(|shape| shape.least.seconds).max()?;
+    let until = hosts.iter().map(|host| room.free_until(*host, start, least)).min()?;
+    let (mut never, mut enough) = (0, slowest.min(until.saturating_sub(start)));
+    enough = fits(room, enough)?;
+    while never + 1 < enough {
+        let middle = i64::midpoint(never, enough);
+        match fits(room, middle) {
+            Some(_) => enough = middle,
+            None => never = middle,
+        }
+    }
+    Some(enough)
 }

@@ -156,7 +156,7 @@ impl Problem {
     }
 
     /// Whether the job has a place where nothing else is; no other job changes that.
-    pub(super) fn could_run(&self, job: &Job) -> bool {
+    pub fn could_run(&self, job: &Job) -> bool {
         let least = job.at(job.scale.0).needs;
         let holds = |host: &&Needs| least.iter().zip(*host).all(|(need, capacity)| need <= capacity);
         self.hosts.iter().filter(holds).count() >= job.seats

@@ -176,6 +176,16 @@ impl Room {
         Ok(())
     }
 
+    /// Until when at least this fits on a host from `start` on, however long it lasts; `start` where it does not.
+    pub fn free_until(&mut self, host: usize, start: i64, needs: &Needs) -> i64 {
+        let first = self.hosts[host].step_at(start);
+        let steps = &self.hosts[host].steps[first..];
+        let free = steps.iter().take_while(|step| !self.exceeds(step, needs)).count();
+        let until = steps.get(free).map_or(i64::MAX, |step| step.time.max(start));
+        self.work += free as u64 + 1;
+        until
+    }
+
     /// The step of a host in which a moment lies.
     pub fn step_at(&self, host: usize, time: i64) -> usize {
         self.hosts[host].step_at(time)
@@ -185,7 +195,7 @@ impl Room {
     pub fn start_in(&self, host: usize, at: usize, earliest: i64, needs: &Needs) -> Option<i64> {
         let steps = &self.hosts[host].steps;
         let step = &steps[at];
-        if step.time < earliest {
+        if step.time <= earliest {
             let is_last = steps.get(at + 1).is_none_or(|next| next.time > earliest);
             return (is_last && !self.exceeds(step, needs)).then_some(earliest);
         }

@@ -98,6 +98,16 @@ fn the_highest_demand_of_a_seat_comes_first_however_many_seats_there_are() {
 }
 
 #[test]
+fn the_search_starts_jobs_together() {
+    // Only beside the long one, from its start on, does the short one keep no other host.
+    let short = Job { starts: (0, 0), ..job(1, 1, (500, 500, 500), (1000, 1000)) };
+    let problem = equal(2, vec![short, job(2, 9_000, (500, 500, 500), (1000, 1000))]);
+    let placed = search_for(&problem, &vec![None; 2], 9_000, WORK, Watch::NOBODY);
+    check(&problem, &placed);
+    assert_eq!((problem.worth(&placed).postponed, problem.worth(&placed).run_time), (0, problem.least_run_time()));
+}
+
+#[test]
 fn jobs_that_no_host_serves_change_nothing_for_the_others() {
     let mut problem = drawn(1, 3, 1, 30);
     let searched = |problem: &Problem| {
@@ -173,7 +183,20 @@ fn the_room_knows_what_adding_up_says() {
                 starts.filter(|start| fits_by_adding(&on(host), &problem.hosts[host], *start, &sized)).min()
             };
             let hosts = 0..problem.hosts.len();
+            // What may begin no earlier: at a start or an end of another, or anywhere.
+            let moments = hosts.clone().flat_map(&on).flat_map(|block| [block.start, block.end]);
+            let moments: Vec<i64> = moments.chain([0, random.random_range(0..30_000)]).collect();
+            let earliest = moments[random.random_range(0..moments.len())];
             for host in hosts.clone() {
+                let starts: Vec<i64> = on(host).into_iter().map(|block| block.end).chain([earliest]).collect();
+                let fits = |start: &i64| fits_by_adding(&on(host), &problem.hosts[host], *start, &sized);
+                let expected = starts.into_iter().filter(|start| *start >= earliest).filter(fits).min();
+                let begins: Vec<i64> = (0..room.steps(host).len())
+                    .filter_map(|step| room.start_in(host, step, earliest, &sized.needs))
+                    .collect();
+                assert!(begins.is_sorted() && begins.iter().all(|start| *start >= earliest));
+                let found = begins.into_iter().find(|start| room.fits(host, *start, &sized).is_ok());
+                assert_eq!(found, expected, "seed {seed} job {at} from {earliest}");
                 let start = random.random_range(0..60_000);
                 let expected = fits_by_adding(&on(host), &problem.hosts[host], start, &sized);
                 assert_eq!(room.fits(host, start, &sized).is_ok(), expected, "seed {seed} job {at}");
@@ -223,6 +246,39 @@ fn best_finds_the_least_run_time_of_few_jobs() {
         check(&problem, &best);
         assert_eq!(problem.worth(&best).run_time, least, "seed {seed}");
         assert!(problem.least_run_time() <= least);
+    }
+}
+
+/// The first second by which all have ended that start together on an empty host.
+fn least_side_by_side(problem: &Problem) -> Option<i64> {
+    let fits = |seconds: &i64| {
+        let sized: Option<Vec<Sized>> =
+            problem.jobs.iter().map(|job| job.within(*seconds).map(|factor| job.at(factor))).collect();
+        let used = |resource: usize| sized.iter().flatten().map(|sized| sized.needs[resource]).sum::<u64>();
+        sized.is_some() && (0..RESOURCES_MAX).all(|resource| used(resource) <= problem.hosts[0][resource])
+    };
+    (1..300_000).find(fits)
+}
+
+#[test]
+fn as_many_share_a_host_as_makes_it_end_first() {
+    let equal_jobs = |count: usize, seats: usize| {
+        let jobs = vec![job(seats, 3_600, (500, 100, 100), (200, 1000)); count];
+        let problem = equal(seats, jobs);
+        let best = search(&problem, &plain(&problem, Turns::Longest), i64::MAX / 8, Watch::NOBODY);
+        check(&problem, &best);
+        problem.worth(&best).run_time
+    };
+    // Three at 0.666 and five at 0.4, on two hosts as well, where one after the other two would be beside each other.
+    assert_eq!([equal_jobs(3, 1), equal_jobs(5, 1), equal_jobs(3, 2)], [5_406, 9_000, 2 * 5_406]);
+    for seed in 0..30 {
+        let mut problem = drawn(seed, 1, 1, 30);
+        problem.jobs.truncate(2 + seed as usize % 3);
+        problem.jobs.iter_mut().for_each(|job| job.scale.0 = 100);
+        let best = search_for(&problem, &plain(&problem, Turns::Longest), i64::MAX / 8, WORK, Watch::NOBODY);
+        check(&problem, &best);
+        let least = least_side_by_side(&problem);
+        assert!(least.is_some_and(|least| problem.worth(&best).run_time <= least), "{least:?} seed {seed}");
     }
 }
 

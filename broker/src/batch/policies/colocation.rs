@@ -6,18 +6,20 @@
 
 use super::PolicyError;
 use crate::{
-    amount::Amount,
+    amount::{Amount, format_amount},
     batch::{
         BatchError, BatchObjective, Order,
         colocation::{
-            Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Roles, Thresholds, Turns, Worth, matched, partition,
-            plain, search, set,
+            self, Block, Job, Placed, Placement, Problem, RESOURCES_MAX, Roles, Thresholds, Turns, Worth, matched,
+            partition, plain, search, set,
         },
-        policy::Policy,
+        policy::{Options, Policy},
         run::Run,
         watch::Watch,
     },
     demand::{Demand, Unmet},
+    host::Speed,
+    offline::{Asked, OfflinePlanner},
     phases::Candidate,
     plan::Plan,
     request::Request,
@@ -50,6 +52,15 @@ struct Colocation {
 #[must_use]
 pub fn colocation(form: ColocationForm, thresholds: Thresholds) -> Box<dyn Policy> {
     Box::new(Colocation { form, thresholds })
+}
+
+/// How many pairs of requests the source's pairing scales to each other in a batch; none where its three resources are not told apart.
+#[must_use]
+pub fn pairings_tried(planner: &OfflinePlanner, requests: &[Asked], thresholds: Thresholds) -> Option<u64> {
+    let options = Options::default();
+    let run = Run::new(planner, requests, &options, Watch::NOBODY);
+    let (names, all) = (resources(&run), (0..requests.len()).collect::<Vec<_>>());
+    Some(colocation::pairings_tried(&problem(&run, &names, &all), roles(&names)?, thresholds))
 }
 
 /// Makes the policy.
@@ -104,6 +115,7 @@ impl Policy for Colocation {
         if self.form != Form::Best && roles(&names).is_none() {
             return refused("per_host: expected cpu and at most two other resources in all requests".to_owned());
         }
+        let hosts = usable(run);
         for asked in run.requests {
             let Some(request) = asked.request() else { continue };
             if let Some(what) = untreated(request, has_prices) {
@@ -111,21 +123,26 @@ impl Policy for Colocation {
             }
             let needs = request.demand().host_needs();
             // One that is too large for every host is postponed.
-            let is_out = |host: &Candidate<'_>| {
+            let is_out = |host: &&Candidate<'_>| {
                 let unmet = needs.first_unmet(host.site, host.host);
                 unmet.is_some_and(|unmet| !matches!(unmet, Unmet::Minimum(..)))
             };
-            if let Some(host) = run.planner.candidates().find(is_out) {
-                return refused(format!("request {}: host {} cannot serve it, and all must", asked.id, host.host.id));
+            if let Some(host) = hosts.iter().map(|(_, host)| host).find(is_out) {
+                return refused(format!(
+                    "request {}: host {} cannot serve it, and all hosts must serve all requests; plan it in a batch of its own, or name \
+                     the same candidates in all requests",
+                    asked.id, host.host.id
+                ));
             }
         }
-        let mut hosts = run.planner.candidates();
-        let first = hosts.next();
-        let other = hosts.find(|host| first.is_some_and(|first| first.host.speed != host.host.speed));
+        let first = hosts.first().map(|(_, first)| first.host);
+        let other =
+            hosts.iter().map(|(_, host)| host.host).find(|host| first.is_some_and(|first| first.speed != host.speed));
         match (first, other) {
-            (Some(first), Some(other)) => {
-                refused(format!("hosts {} and {} differ in speed", first.host.id, other.host.id))
-            }
+            (Some(first), Some(other)) => refused(format!(
+                "hosts {} and {} differ in speed; name those of one speed as candidates of all requests",
+                first.id, other.id
+            )),
             _ => Ok(()),
         }
     }
@@ -133,6 +150,7 @@ impl Policy for Colocation {
     fn plan(&self, run: &mut Run<'_>) -> Vec<Option<Plan>> {
         let (names, is_served) = (resources(run), |at: &usize| run.requests[*at].request().is_some());
         let requests: Vec<usize> = (0..run.requests.len()).filter(is_served).collect();
+        let hosts: Vec<usize> = usable(run).into_iter().map(|(host, _)| host).collect();
         let problem = problem(run, &names, &requests);
         let turns = if run.options.order == Order::Hdf { Turns::Highest } else { Turns::Longest };
         let placed = match (self.form, roles(&names)) {
@@ -141,11 +159,11 @@ impl Policy for Colocation {
             (_, roles) => best(&problem, roles.map(|roles| (roles, self.thresholds)), turns, run.watch),
         };
         run.proven = Some(problem.least_run_time());
-        plans(run, &requests, &placed)
+        plans(run, &requests, &hosts, &placed)
     }
 }
 
-/// The best that is found from the forms on; it ends no later than the latest of them.
+/// The best that is found from the forms on; it ends no later than the latest of those that place all that can run, if any does.
 fn best(problem: &Problem, paired: Option<(Roles, Thresholds)>, turns: Turns, watch: Watch<'_>) -> Placed {
     let forms = paired.map(|(roles, thresholds)| {
         [set(problem, roles, thresholds, turns), partition(problem, roles, thresholds, turns)]
@@ -153,10 +171,26 @@ fn best(problem: &Problem, paired: Option<(Roles, Thresholds)>, turns: Turns, wa
     let valued = |placed: Placed| (problem.worth(&placed), placed);
     let begun = forms.into_iter().flatten().chain([plain(problem, turns), plain(problem, Turns::Longest)]);
     let mut begun: Vec<(Worth, Placed)> = begun.map(valued).collect();
-    let limit = begun.iter().map(|(worth, _)| worth.makespan).max().unwrap_or(0);
+    let unable = problem.jobs.iter().filter(|job| !problem.could_run(job)).count();
+    let whole = begun.iter().filter(|(worth, _)| worth.postponed == unable);
+    let limit = whole.map(|(worth, _)| worth.makespan).max().unwrap_or(NEVER);
     begun.extend(matched(problem, watch).map(valued));
     let best = begun.into_iter().filter(|(worth, _)| worth.makespan <= limit).min_by_key(|(worth, _)| *worth);
     best.map(|(_, placed)| search(problem, &placed, limit, watch)).unwrap_or_default()
+}
+
+/// The hosts that serve some request of the batch at its smallest factor, each with its place among all hosts.
+fn usable<'r>(run: &'r Run<'_>) -> Vec<(usize, Candidate<'r>)> {
+    let requests = run.requests.iter().filter_map(|asked| asked.request());
+    let least: Vec<Request> = requests.map(|request| request.at_factor(range(request.demand()).0)).collect();
+    let needs: Vec<_> = least.iter().map(|request| request.demand().host_needs()).collect();
+    let serves = |host: &Candidate<'_>| needs.iter().any(|needs| needs.are_met_by(host.site, host.host));
+    run.planner.candidates().enumerate().filter(|(_, host)| serves(host)).collect()
+}
+
+/// The smallest and the largest factor.
+fn range(demand: &Demand) -> (Factor, Factor) {
+    demand.scale().map_or((Factor::ONE, Factor::ONE), |scale| scale.range().into_inner())
 }
 
 /// What of a request the policy does not look at.
@@ -203,9 +237,10 @@ fn problem(run: &Run<'_>, names: &[ResourceName], requests: &[usize]) -> Problem
         needs
     };
     let offset = |time: Time| time.0.saturating_sub(run.origin.0).clamp(-NEVER, NEVER);
-    let host = run.planner.candidates().next();
-    let capacity = |candidate: Candidate<'_>| vector(&|name| amount_of(&candidate.host.capacity, name));
-    let taken = |candidate: Candidate<'_>| {
+    let usable = usable(run);
+    let speed = usable.first().map_or(Speed::REFERENCE, |(_, host)| host.host.speed);
+    let capacity = |(_, candidate): &(usize, Candidate<'_>)| vector(&|name| amount_of(&candidate.host.capacity, name));
+    let taken = |(_, candidate): &(usize, Candidate<'_>)| {
         let occupancies = candidate.schedule.occupancies().flat_map(|(_, occupancy)| occupancy.steps());
         let mut times: Vec<Time> = occupancies.map(|(time, _)| time).collect();
         times.sort_unstable();
@@ -222,34 +257,58 @@ fn problem(run: &Run<'_>, names: &[ResourceName], requests: &[usize]) -> Problem
         let request = run.requests[*at].request()?;
         let demand = request.demand();
         let (first, last) = run.planner.starts(request).unwrap_or((Time::MAX, Time::ZERO));
-        let range = demand.scale().map_or(Factor::ONE..=Factor::ONE, |scale| scale.range());
+        let (least, largest) = range(demand);
         Some(Job {
             seats: demand.seats(),
-            seconds: demand.length_at(host?.host.speed).0.min(NEVER.cast_unsigned() >> 20).cast_signed(),
+            seconds: demand.length_at(speed).0.min(NEVER.cast_unsigned() >> 20).cast_signed(),
             needs: vector(&|name| amount_of(demand.per_host(), name)),
-            scale: (range.start().thousandths(), range.end().thousandths()),
+            scale: (least.thousandths(), largest.thousandths()),
             starts: (offset(first), offset(last)),
             deadline: request.window().deadline.map_or(NEVER, offset),
         })
     };
     Problem {
-        hosts: run.planner.candidates().map(capacity).collect(),
-        taken: run.planner.candidates().map(taken).collect(),
+        hosts: usable.iter().map(capacity).collect(),
+        taken: usable.iter().map(taken).collect(),
         jobs: requests.iter().filter_map(job).collect(),
     }
 }
 
-/// The plans of a placement, by request of the batch; they occupy the snapshot.
-fn plans(run: &mut Run<'_>, requests: &[usize], placed: &Placed) -> Vec<Option<Plan>> {
+/// That too few hosts have enough of something for a request, however small it is made.
+fn too_large(run: &Run<'_>, request: usize) -> Option<String> {
+    let demand = run.requests[request].request()?.demand();
+    let least = range(demand).0;
+    let even = demand.scale().map_or_else(String::new, |_| format!(" even at factor {least}"));
+    let short = |(name, amount): (&ResourceName, &Amount)| {
+        let needed = least.amount(*amount);
+        let mut has: Vec<Amount> = run.planner.candidates().map(|host| amount_of(&host.host.capacity, name)).collect();
+        has.sort_unstable();
+        let enough = has.iter().filter(|has| **has >= needed).count();
+        let show = |amount| format_amount(name, amount);
+        (enough < demand.seats()).then(|| {
+            format!(
+                "per_host.{name}: {}{even}; {enough} of {} hosts have that much, the largest has {}",
+                show(needed),
+                demand.seats(),
+                show(has.last().copied().unwrap_or(Amount::ZERO))
+            )
+        })
+    };
+    demand.per_host().iter().find_map(short)
+}
+
+/// The plans of a placement on these hosts, by request of the batch; they occupy the snapshot.
+fn plans(run: &mut Run<'_>, requests: &[usize], usable: &[usize], placed: &Placed) -> Vec<Option<Plan>> {
     let mut plans = vec![None; run.requests.len()];
     for (at, placement) in requests.iter().zip(placed) {
         run.reasons[*at] = "no start was found for it beside the others".to_owned();
         let Some(Placement { start, factor, hosts }) = placement else {
             // The planner of single requests knows of more than this reason.
             let _ = run.plan(*at, false);
+            too_large(run, *at).into_iter().for_each(|why| run.reasons[*at] = why);
             continue;
         };
-        let mut hosts = hosts.clone();
+        let mut hosts: Vec<usize> = hosts.iter().map(|host| usable[*host]).collect();
         hosts.sort_unstable();
         let start = Time(run.origin.0.saturating_add(*start));
         let asked = run.requests[*at].request().map(|asked| asked.at_factor(Factor::of_thousandths(*factor)));

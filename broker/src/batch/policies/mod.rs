@@ -5,7 +5,7 @@ mod colocation;
 mod in_order;
 mod slices;
 
-pub use self::colocation::{ColocationForm, colocation};
+pub use self::colocation::{ColocationForm, colocation, pairings_tried};
 use super::policy::Policy;
 
 /// Makes a policy of what stands behind the colon of its name.

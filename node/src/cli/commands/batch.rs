@@ -23,7 +23,7 @@ use crate::{
         client::Client,
         error::CliError,
         exit::Exit,
-        output::{Look, Report, columns},
+        output::{Look, Report, columns_but},
     },
     text::{
         time::{format_duration, format_time},
@@ -115,7 +115,8 @@ struct Planned {
 impl Report for Planned {
     fn text(&self, look: &Look) -> String {
         let rows = self.names.iter().zip(&self.plans.plans).map(|(name, plan)| plan_row(name, plan, &look.zone));
-        let table = columns(look, ["REQUEST", "OUTCOME", "START", "END", "HOSTS", "COST", "REASON"], rows);
+        let header = ["REQUEST", "OUTCOME", "SCALE", "START", "END", "HOSTS", "COST", "REASON"];
+        let table = columns_but(look, "SCALE", header, rows);
         format!("{table}{}\n", batch_text(&self.plans.batch))
     }
     fn ids(&self) -> Vec<String> {
@@ -125,10 +126,11 @@ impl Report for Planned {
     }
 }
 
-fn plan_row(name: &str, plan: &LivePlan, zone: &TimeZone) -> [String; 7] {
-    let [outcome, start, end, hosts, cost, reason] = match plan {
+fn plan_row(name: &str, plan: &LivePlan, zone: &TimeZone) -> [String; 8] {
+    let [outcome, scale, start, end, hosts, cost, reason] = match plan {
         LivePlan::Allocated(plan) => [
             "possible".to_owned(),
+            plan.scale.map_or_else(|| "-".to_owned(), |scale| scale.to_string()),
             format_time(plan.start, zone),
             format_time(plan.end, zone),
             plan.hosts.len().to_string(),
@@ -137,10 +139,10 @@ fn plan_row(name: &str, plan: &LivePlan, zone: &TimeZone) -> [String; 7] {
         ],
         LivePlan::Rejected(plan) => {
             let dash = || "-".to_owned();
-            ["postponed".to_owned(), dash(), dash(), dash(), dash(), plan.reason.detail.clone()]
+            ["postponed".to_owned(), dash(), dash(), dash(), dash(), dash(), plan.reason.detail.clone()]
         }
     };
-    [name.to_owned(), outcome, start, end, hosts, cost, reason]
+    [name.to_owned(), outcome, scale, start, end, hosts, cost, reason]
 }
 
 /// The line of the batch, for people.
@@ -189,6 +191,13 @@ mod tests {
              x        possible   2025-11-21 08:00:00+00:00  2025-11-21 09:00:00+00:00  1      1.50  -\n\
              line-2   postponed  -                          -                          -      -     no room\n\
              1 of 2 requests planned by slices:1; last end after 1h; finish 3600\n"
+        );
+        let mut scaled = serde_json::to_value(&planned.plans).unwrap();
+        scaled["plans"][0]["scale"] = 833.into();
+        let scaled = Planned { names: planned.names.clone(), plans: serde_json::from_value(scaled).unwrap() };
+        let text = printed(&scaled, OutputFormat::Table);
+        assert!(
+            text.starts_with("REQUEST  OUTCOME    SCALE  START ") && text.contains("\nx        possible   0.833  2025")
         );
         assert_eq!(printed(&planned, OutputFormat::Quiet), "x\n");
         let json: serde_json::Value = serde_json::from_str(&printed(&planned, OutputFormat::Json)).unwrap();

@@ -16,6 +16,7 @@ use broker::{
     cost::Cost,
     ids::RequestId,
     negotiation::{HandedPlan, HandedSeat},
+    scale::Factor,
     time::Time,
     variant::Variant,
 };
@@ -40,7 +41,7 @@ use crate::{
         client::{Client, request_path},
         error::CliError,
         exit::Exit,
-        output::{Look, Report, columns, remark, shows_progress},
+        output::{Look, Report, columns_but, remark, shows_progress},
         price::with_budgets,
         signing::{self, Submission},
     },
@@ -115,6 +116,9 @@ struct Row {
     id: Option<RequestId>,
     /// Its state; or `postponed`, `not submitted`, `unknown`.
     outcome: String,
+    /// The factor by which it is scaled, in thousandths, where it is moldable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scale: Option<Factor>,
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<Time>,
     hosts: usize,
@@ -145,6 +149,7 @@ impl Row {
             request: name.to_owned(),
             id: None,
             outcome: outcome.to_owned(),
+            scale: None,
             start: None,
             hosts: 0,
             cost: None,
@@ -166,6 +171,7 @@ impl Row {
         self.exit = Exit::of(view);
         if let Some(reservation) = view.reservation.as_ref().filter(|_| view.state.is_reserved()) {
             (self.start, self.hosts) = (Some(reservation.start), reservation.hosts.len());
+            self.scale = reservation.scale;
             self.is_as_planned = self.plan.as_ref().is_some_and(|plan| is_same(plan, reservation));
             self.cost = Some(reservation.cost).filter(|cost| !cost.is_zero());
         }
@@ -318,14 +324,15 @@ impl Report for Submitted {
                 or_dash(row.id.as_ref().map(ToString::to_string).unwrap_or_default()),
                 row.request.clone(),
                 row.outcome.clone(),
+                or_dash(row.scale.map(|scale| scale.to_string()).unwrap_or_default()),
                 or_dash(row.start.map(|start| format_time(start, &look.zone)).unwrap_or_default()),
                 row.hosts.to_string(),
                 or_dash(row.cost.map(|cost| cost.to_string()).unwrap_or_default()),
                 or_dash(row.reason.clone().unwrap_or_default()),
             ]
         };
-        let header = ["ID", "REQUEST", "OUTCOME", "START", "HOSTS", "COST", "REASON"];
-        let table = columns(look, header, self.requests.iter().map(row));
+        let header = ["ID", "REQUEST", "OUTCOME", "SCALE", "START", "HOSTS", "COST", "REASON"];
+        let table = columns_but(look, "SCALE", header, self.requests.iter().map(row));
         let reserved = || self.requests.iter().filter(|row| row.exit == Exit::Done);
         format!(
             "{table}{}\n{} of {} reserved, {} as planned\n",

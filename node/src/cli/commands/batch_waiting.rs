@@ -19,7 +19,7 @@ use crate::{
         client::waiting_path,
         error::CliError,
         exit::Exit,
-        output::{Look, Report, columns},
+        output::{Look, Report, columns_but},
         price::with_budgets_to_wait,
         signing,
     },
@@ -141,11 +141,11 @@ fn table(views: &[WaitingView], look: &Look) -> String {
     if views.is_empty() {
         return "no request waits\n".to_owned();
     }
-    let header = ["ID", "LABEL", "STATE", "HOSTS", "ADDED", "STARTS BY", "REASON"];
-    columns(look, header, views.iter().map(|view| row(view, &look.zone)))
+    let header = ["ID", "LABEL", "STATE", "SCALE", "HOSTS", "ADDED", "STARTS BY", "REASON"];
+    columns_but(look, "SCALE", header, views.iter().map(|view| row(view, &look.zone)))
 }
 
-fn row(view: &WaitingView, zone: &TimeZone) -> [String; 7] {
+fn row(view: &WaitingView, zone: &TimeZone) -> [String; 8] {
     let state = match (view.state, view.request_state) {
         (WaitingState::Waiting, _) => "waiting".to_owned(),
         (WaitingState::Postponed, _) => format!("postponed ({})", view.postponed),
@@ -158,6 +158,7 @@ fn row(view: &WaitingView, zone: &TimeZone) -> [String; 7] {
         view.id.to_string(),
         or_dash(view.label.as_ref().map(ToString::to_string).unwrap_or_default()),
         state,
+        or_dash(view.scale.map(|scale| scale.to_string()).unwrap_or_default()),
         view.request.demand().seats().to_string(),
         moment_text(view.added_ms, zone),
         format_time(view.latest, zone),
@@ -197,6 +198,9 @@ mod tests {
              r-5  -      not taken      3      2025-11-21 04:40:00+00:00  2025-11-21 08:00:00+00:00  revoked\n\
              the node plans what waits every 10m\n"
         );
+        let scaled = view("r-6", r#""state":"submitted","postponed":0,"request_state":"confirmed","scale":500"#);
+        let list = printed(&WaitingList { requests: vec![scaled], every_s: None }, OutputFormat::Table);
+        assert!(list.contains("STATE      SCALE  HOSTS") && list.contains("confirmed  0.5    3"), "{list}");
         let run = BatchRun { requests, batch: None };
         assert_eq!(printed(&run, OutputFormat::Quiet), "r-3\n");
         assert_eq!(printed(&run.requests[2], OutputFormat::Table), "dropped r-3; its request goes on\n");

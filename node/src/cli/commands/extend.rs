@@ -26,7 +26,7 @@ use crate::{
         exit::Exit,
         output::{Look, Report},
         price::with_budget_of,
-        report::reservation_text,
+        report::{reservation_text, variant_line},
         request_args::ExtendArgs,
         signing,
     },
@@ -223,23 +223,25 @@ struct Extended {
     extends: RequestId,
     end: Option<Time>,
     added: Vec<RequestView>,
-    /// The reservation as it is now.
+    /// The reservation as it is now, and what was asked for.
     #[serde(skip)]
-    reservation: Option<ReservationView>,
+    reservation: Option<(ReservationView, Request)>,
     #[serde(skip)]
     by: Span,
 }
 
 fn extended(after: RequestView, by: Span, added: Vec<RequestView>) -> Extended {
     let end = after.reservation.as_ref().map(|reservation| reservation.end);
-    Extended { extends: after.id, end, added, reservation: after.reservation, by }
+    Extended { extends: after.id, end, added, reservation: after.reservation.zip(Some(after.request)), by }
 }
 
 impl Report for Extended {
     fn text(&self, look: &Look) -> String {
         let head = format!("extended {} by {}", safe(self.extends.as_str()), format_span(self.by));
         match &self.reservation {
-            Some(reservation) => reservation_text(&head, reservation, look),
+            Some((reservation, request)) => {
+                reservation_text(&head, reservation, look) + &variant_line(request, reservation.variant())
+            }
             None => format!("{}\n", look.paint.title(&head)),
         }
     }
@@ -289,6 +291,24 @@ mod tests {
         reservation.hosts[0].host = HostId::new("b1").unwrap();
         let error = requests_behind(&before, &reservation, 3600).unwrap_err();
         assert!(error.to_string().contains("the same name"), "{error}");
+    }
+
+    #[test]
+    fn the_factor_and_both_ends_are_shown() {
+        let mut after = view("active", None);
+        after.request = Request::try_from(
+            serde_json::from_str::<RequestDocument>(
+                r#"{"hosts":3,"duration":3600,"per_host":{"cpu":500},"scale":[500,2000]}"#,
+            )
+            .unwrap(),
+        )
+        .unwrap();
+        let reservation = after.reservation.as_mut().unwrap();
+        reservation.scale = Some(Factor::of_thousandths(2000));
+        reservation.objective.kind = broker::request::ObjectiveKind::Finish;
+        reservation.objective.value = reservation.end.0 - 3600;
+        let text = printed(&extended(after, Span(3600), vec![]), OutputFormat::Table);
+        assert!(text.contains("  factor 2 of 0.5..2: 3 hosts for 30m\n") && text.contains("planned finish "), "{text}");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use broker::batch::{
-    self, BatchLine, ColocationForm, Given, Order, Policy, Thresholds, Watch, colocation, policy_named,
+    self, BatchLine, ColocationForm, Given, Order, Policy, Thresholds, Watch, colocation, pairings_tried, policy_named,
 };
 use serde::Serialize;
 
@@ -23,6 +23,8 @@ pub(super) const FORMS: [(&str, ColocationForm); 3] =
 pub(super) const ALPHAS: [u64; 6] = [0, 5, 10, 20, 35, 50];
 /// Values of W, in per cent, with the source's alpha.
 const SIZES: [u64; 6] = [110, 125, 150, 175, 250, 500];
+/// Whose turn it is first: with the 32 kinds of batches the source's 64 scenarios.
+pub(super) const ORDERS: [(&str, Order); 2] = [("LJF", Order::Lpt), ("HDF", Order::Hdf)];
 /// The most hosts of the scenarios in which thresholds are varied.
 const THRESHOLD_HOSTS: usize = 30;
 
@@ -51,7 +53,9 @@ pub(super) struct Gains {
     /// Of the run time, in per cent.
     pub(super) run_time_percent: Spread,
     /// Of the last end, in hours.
-    pub(super) last_end_hours: f64,
+    pub(super) last_end_hours: Spread,
+    /// Batches with an earlier last end.
+    pub(super) earlier: usize,
     /// Batches with a smaller run time, the same, a larger one.
     pub(super) improved: usize,
     pub(super) equal: usize,
@@ -63,7 +67,8 @@ impl Gains {
         let count = |is_so: fn(f64) -> bool| gains.iter().filter(|gain| is_so(gain.run_time_percent)).count();
         Gains {
             run_time_percent: spread(gains.iter().map(|gain| gain.run_time_percent)),
-            last_end_hours: mean(gains.iter().map(|gain| gain.last_end_hours)),
+            last_end_hours: spread(gains.iter().map(|gain| gain.last_end_hours)),
+            earlier: gains.iter().filter(|gain| gain.last_end_hours > 0.0).count(),
             improved: count(|gain| gain > 0.0),
             equal: count(|gain| gain == 0.0),
             worse: count(|gain| gain < 0.0),
@@ -71,11 +76,10 @@ impl Gains {
     }
 }
 
-/// A batch: its requests, what no schedule gains more than, in per cent, and the gain of each form.
+/// A batch: its requests, and by order what no schedule gains more than, in per cent, and the gain of each form.
 struct Made {
     requests: usize,
-    room_percent: f64,
-    gains: Vec<Gain>,
+    by_order: [(f64, [Gain; 3]); 2],
 }
 
 /// A scenario: the gains of each form, batch by batch, and how far below the order without pairs the bound lies.
@@ -83,6 +87,8 @@ struct Made {
 pub(super) struct Row {
     #[serde(flatten)]
     pub(super) scenario: Scenario,
+    /// Whose turn it is first, in the forms and without pairs.
+    pub(super) order: &'static str,
     /// Requests of a batch, mean.
     pub(super) requests: f64,
     /// What no schedule gains more than, in per cent, mean.
@@ -102,21 +108,34 @@ pub(super) struct Threshold {
 /// How long planning took, in seconds, by form.
 #[derive(Debug, Serialize)]
 pub(super) struct Timed {
+    /// Pairs of requests that the source's pairing scales to each other.
+    pub(super) pairings: u64,
     pub(super) requests: usize,
     pub(super) hosts: usize,
     pub(super) seconds: [f64; 3],
 }
 
-/// Plans a batch, longest first.
-pub(super) fn planned(batch: &Batch, policy: &dyn Policy) -> anyhow::Result<BatchLine> {
-    let options = Given { order: Some(Order::Lpt), ..Given::default() }.options(policy)?;
+/// Plans a batch in this order.
+pub(super) fn planned(batch: &Batch, policy: &dyn Policy, order: Order) -> anyhow::Result<BatchLine> {
+    let options = Given { order: Some(order), ..Given::default() }.options(policy)?;
     let started = Instant::now();
     Ok(batch::plan(policy, &batch.planner, &batch.requests, &options, Watch::timed(&|| started.elapsed()))?.batch)
 }
 
 /// The same without pairs.
-pub(super) fn plain(batch: &Batch) -> anyhow::Result<BatchLine> {
-    planned(batch, &*policy_named("in-order")?)
+pub(super) fn plain(batch: &Batch, order: Order) -> anyhow::Result<BatchLine> {
+    planned(batch, &*policy_named("in-order")?, order)
+}
+
+/// What each form does with a batch.
+pub(super) fn by_form(batch: &Batch, order: Order) -> anyhow::Result<[BatchLine; 3]> {
+    let [one, two, three] = FORMS.map(|(_, form)| planned(batch, &*colocation(form, Thresholds::default()), order));
+    Ok([one?, two?, three?])
+}
+
+/// By how much the bound lies below a run time, in per cent.
+pub(super) fn room_percent(plain: &BatchLine, lines: &[BatchLine; 3]) -> f64 {
+    100.0 * (1.0 - lines[0].objective.bound.unwrap_or(0) as f64 / plain.run_time as f64)
 }
 
 /// The scenarios in which thresholds are varied.
@@ -129,28 +148,30 @@ pub(super) fn drawn(batches: u64) -> u64 {
     batches * (setup::scenarios().len() + threshold_scenarios().len()) as u64
 }
 
-/// What each form gains in each scenario.
-pub(super) fn by_scenario(seed: u64, batches: u64, progress: &Progress) -> anyhow::Result<Vec<Row>> {
-    let scenarios = setup::scenarios();
+/// What each form gains in each scenario, over the same order without pairs.
+pub(super) fn by_scenario(
+    seed: u64,
+    batches: u64,
+    scenarios: &[Scenario],
+    progress: &Progress,
+) -> anyhow::Result<Vec<Row>> {
     let made = parallel::all(batches * scenarios.len() as u64, progress, |number| {
         let batch = setup::batch(seed, scenarios[(number / batches) as usize], number % batches)?;
-        let plain = plain(&batch)?;
-        let lines = FORMS.map(|(_, form)| planned(&batch, &*colocation(form, Thresholds::default())));
-        let bound = lines[0].as_ref().ok().and_then(|line| line.objective.bound).unwrap_or(0);
-        let mut gains = Vec::with_capacity(FORMS.len());
-        for line in lines {
-            gains.push(Gain::of(&plain, &line?));
-        }
-        let room_percent = 100.0 * (1.0 - bound as f64 / plain.run_time as f64);
-        anyhow::Ok(Made { requests: batch.requests.len(), room_percent, gains })
+        let [longest, highest] = ORDERS.map(|(_, order)| {
+            let (plain, lines) = (plain(&batch, order)?, by_form(&batch, order)?);
+            anyhow::Ok((room_percent(&plain, &lines), lines.map(|line| Gain::of(&plain, &line))))
+        });
+        anyhow::Ok(Made { requests: batch.requests.len(), by_order: [longest?, highest?] })
     })?;
-    let row = |(scenario, made): (&Scenario, &[Made])| Row {
+    let row = |(scenario, made): (&Scenario, &[Made]), at: usize| Row {
         scenario: *scenario,
+        order: ORDERS[at].0,
         requests: mean(made.iter().map(|made| made.requests as f64)),
-        room_percent: mean(made.iter().map(|made| made.room_percent)),
-        gains: [0, 1, 2].map(|form| made.iter().map(|made| made.gains[form]).collect()),
+        room_percent: mean(made.iter().map(|made| made.by_order[at].0)),
+        gains: [0, 1, 2].map(|form| made.iter().map(|made| made.by_order[at].1[form]).collect()),
     };
-    Ok(scenarios.iter().zip(made.chunks(batches as usize)).map(row).collect())
+    let rows = scenarios.iter().zip(made.chunks(batches as usize));
+    Ok(rows.flat_map(|one| [0, 1].map(|at| row(one, at))).collect())
 }
 
 /// What alpha does, then what W does, in the scenarios of few hosts.
@@ -162,8 +183,10 @@ pub(super) fn by_threshold(seed: u64, batches: u64, progress: &Progress) -> anyh
         alphas.into_iter().chain(SIZES.map(|size_percent| Thresholds { size_percent, ..source })).collect();
     let made = parallel::all(batches * scenarios.len() as u64, progress, |number| {
         let batch = setup::batch(seed, scenarios[(number / batches) as usize], number % batches)?;
-        let plain = plain(&batch)?;
-        let gain = |form, thresholds| anyhow::Ok(Gain::of(&plain, &planned(&batch, &*colocation(form, thresholds))?));
+        let plain = plain(&batch, Order::Lpt)?;
+        let gain = |form, thresholds| {
+            anyhow::Ok(Gain::of(&plain, &planned(&batch, &*colocation(form, thresholds), Order::Lpt)?))
+        };
         let both = |thresholds: &Thresholds| {
             anyhow::Ok([gain(ColocationForm::Set, *thresholds)?, gain(ColocationForm::Partition, *thresholds)?])
         };
@@ -182,11 +205,9 @@ pub(super) fn times(seed: u64, hosts: &[usize]) -> anyhow::Result<Vec<Timed>> {
     let timed = |hosts: &usize| {
         let scenario = Scenario { hosts: *hosts, balanced_percent: 33, is_parallel: false };
         let batch = setup::batch(seed, scenario, 0)?;
-        let mut seconds = [0.0; 3];
-        for (seconds, (_, form)) in seconds.iter_mut().zip(FORMS) {
-            *seconds = planned(&batch, &*colocation(form, Thresholds::default()))?.us as f64 / 1e6;
-        }
-        Ok(Timed { requests: batch.requests.len(), hosts: *hosts, seconds })
+        let seconds = by_form(&batch, Order::Lpt)?.map(|line| line.us as f64 / 1e6);
+        let pairings = pairings_tried(&batch.planner, &batch.requests, Thresholds::default()).unwrap_or(0);
+        Ok(Timed { pairings, requests: batch.requests.len(), hosts: *hosts, seconds })
     };
     hosts.iter().map(timed).collect()
 }

@@ -35,7 +35,7 @@ pub(super) fn run(args: &TablesArgs, batches: u64) -> anyhow::Result<ExitCode> {
     let study = Colocation {
         seed: args.seed,
         batches,
-        scenarios: experiments::by_scenario(args.seed, batches, &progress)?,
+        scenarios: experiments::by_scenario(args.seed, batches, &setup::scenarios(), &progress)?,
         thresholds: experiments::by_threshold(args.seed, batches, &progress)?,
         times: experiments::times(args.seed, &TIMED_HOSTS)?,
     };

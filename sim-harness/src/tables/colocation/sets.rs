@@ -8,16 +8,11 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use broker::{
-    batch::{Thresholds, colocation},
-    offline::OfflinePlanner,
-    phases::Settings,
-    snapshot::GridSnapshot,
-};
+use broker::{batch::Order, offline::OfflinePlanner, phases::Settings, snapshot::GridSnapshot};
 use serde::Serialize;
 
 use super::{
-    experiments::{FORMS, Gain, Gains, plain, planned},
+    experiments::{Gain, Gains, by_form, plain, room_percent},
     setup::Batch,
 };
 use crate::{error::BadUsage, progress::Progress, report::Table, stats::mean, tables::parallel};
@@ -93,16 +88,12 @@ fn made(set: &Path) -> anyhow::Result<Made> {
     let requests = requests.with_context(|| BadUsage::new(set.join("requests.jsonl").display()))?;
     let is_parallel = requests.iter().filter_map(|asked| asked.request()).any(|asked| asked.demand().seats() > 1);
     let batch = Batch { planner, requests };
-    let plain = plain(&batch)?;
-    let lines = FORMS.map(|(_, form)| planned(&batch, &*colocation(form, Thresholds::default())));
-    let [one, two, three] = lines;
-    let lines = [one?, two?, three?];
-    let bound = lines[0].objective.bound.unwrap_or(0);
+    let (plain, lines) = (plain(&batch, Order::Lpt)?, by_form(&batch, Order::Lpt)?);
     Ok(Made {
         hosts,
         is_parallel,
         requests: batch.requests.len(),
-        room_percent: 100.0 * (1.0 - bound as f64 / plain.run_time as f64),
+        room_percent: room_percent(&plain, &lines),
         seconds: [0, 1, 2].map(|form| lines[form].us as f64 / 1e6),
         gains: lines.map(|line| Gain::of(&plain, &line)),
     })

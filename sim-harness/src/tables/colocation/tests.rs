@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::{
-    experiments::{Gain, Gains, by_threshold, times},
-    setup::{batch, scenarios},
+    experiments::{Gain, Gains, by_scenario, by_threshold, times},
+    present::{Colocation, text},
+    setup::{Scenario, batch, scenarios},
 };
 use crate::progress::Progress;
 
@@ -41,8 +42,8 @@ fn batches_are_as_the_source_draws_them() {
 fn gains_count_what_is_better_and_worse() {
     let gain = |run_time_percent| Gain { run_time_percent, last_end_hours: 1.0 };
     let gains = Gains::of(&[gain(4.0), gain(0.0), gain(-1.0), gain(9.0)]);
-    assert_eq!((gains.improved, gains.equal, gains.worse), (2, 1, 1));
-    assert!((gains.run_time_percent.mean - 3.0).abs() < 1e-9 && (gains.last_end_hours - 1.0).abs() < 1e-9);
+    assert_eq!((gains.improved, gains.equal, gains.worse, gains.earlier), (2, 1, 1, 4));
+    assert!((gains.run_time_percent.mean - 3.0).abs() < 1e-9 && (gains.last_end_hours.mean - 1.0).abs() < 1e-9);
 }
 
 #[test]
@@ -57,5 +58,21 @@ fn a_threshold_that_hardly_any_two_jobs_keep_to_gains_less() {
     // Hardly any two jobs are as alike in size as that.
     assert!(of(10, 110).gains[0].run_time_percent.mean < source.run_time_percent.mean);
     let timed = times(1, &[5]).unwrap();
-    assert!(timed[0].requests > 10 && timed[0].seconds.iter().all(|seconds| *seconds > 0.0));
+    assert!(timed[0].requests > 10 && timed[0].pairings > 0 && timed[0].seconds.iter().all(|seconds| *seconds > 0.0));
+}
+
+#[test]
+fn every_kind_of_batches_is_a_scenario_in_both_orders() {
+    let progress = Progress::new("batches", 1);
+    let few: Vec<Scenario> = scenarios().into_iter().filter(|scenario| scenario.hosts == 5).collect();
+    let rows = by_scenario(1, 1, &few, &progress).unwrap();
+    let study = Colocation { seed: 1, batches: 1, scenarios: rows, thresholds: Vec::new(), times: Vec::new() };
+    assert_eq!(study.scenarios.len(), 16);
+    for rows in study.scenarios.chunks(2) {
+        assert_eq!((rows[0].order, rows[1].order, rows[0].scenario), ("LJF", "HDF", rows[1].scenario));
+        assert!(rows.iter().all(|row| row.gains[2][0].run_time_percent >= row.gains[0][0].run_time_percent));
+        assert!(rows.iter().all(|row| row.gains[2][0].run_time_percent <= row.room_percent));
+    }
+    let text = text(&study);
+    assert!(text.contains("last end") && text.contains("HDF"), "{text}");
 }
