@@ -140,7 +140,7 @@ impl Views {
         if !exclude.contains(own.site()) {
             let snapshot = own.snapshot(now);
             uplinks.extend(own_uplink(own));
-            found.quoting.extend(own.has_waiting_jobs().then(|| snapshot.site.clone()));
+            found.quoting.extend(own.has_jobs_to_move().then(|| snapshot.site.clone()));
             for (host, (_, schedule)) in own.hosts().zip(snapshot.hosts) {
                 found.known_hosts += 1;
                 let (site, host, version) = (snapshot.site.clone(), host.host().clone(), snapshot.version);
