@@ -35,6 +35,7 @@ fn job(random: &mut Xoshiro256PlusPlus, now_s: i64, clusters: usize) -> Job {
         hosts,
         amounts: [random.random_range(1..3), 0, 0, 0],
         starts_alone: false,
+        not_before_s: i64::MIN,
         clusters: (0..clusters).collect(),
     }
 }

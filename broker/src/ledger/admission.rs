@@ -16,7 +16,7 @@ use crate::{
     protocol::{Grant, RefusalReason, hull},
     resources::{Amounts, ResourceName},
     schedule::{Schedule, Shortage},
-    time::{Now, Window},
+    time::{Now, Time, Window},
     traffic::Talk,
 };
 
@@ -51,21 +51,25 @@ pub(super) struct Room {
 impl<B: Books> Ledger<B> {
     /// Promises these grants and what they put on the uplink, all of it or nothing: for a hold on `others` where there is no room on their
     /// own hosts, and where floating seats of others can move out of the way. What is promised, and from when to when. What `user` holds, at
-    /// this time, must leave the owner's own queue in order.
+    /// this time, must leave the owner's own queue in order; own jobs are cut for it from that time on.
     pub(super) fn admit(
         &mut self,
         (wanted, talk): (&Wanted<'_>, Option<Talk>),
         others: Option<&Substitutes<'_>>,
-        user: Option<Now>,
+        user: Option<(Now, Time)>,
     ) -> Result<(Vec<Grant>, Window), RefusalReason> {
-        let Room { given, window, load, moves } = self.room_for((wanted, talk), others)?;
-        if let Some((moves, reason)) = &moves
-            && !self.may_move(moves)
-        {
-            return Err(reason.clone());
-        }
+        let (Room { given, window, load, moves }, cuts) = self.room_with_cuts((wanted, talk), others, user)?;
+        let refused = match &moves {
+            Some((moves, reason)) if !self.may_move(moves) => Err(reason.clone()),
+            _ => Ok(()),
+        };
         let moves = moves.map(|(moves, _)| moves);
-        self.plan_queue(user, moves.as_ref(), &given)?;
+        let planned = refused.and_then(|()| self.plan_queue(user.map(|(now, _)| now), moves.as_ref(), (&given, &cuts)));
+        if let Err(reason) = planned {
+            self.undo_cuts(&cuts);
+            return Err(reason);
+        }
+        self.make_cuts(cuts);
         if let Some(moves) = &moves {
             self.make_moves(moves);
         }
@@ -152,18 +156,20 @@ impl<B: Books> Ledger<B> {
         !rest.is_valid() || self.check_room(&[Grant { window: rest, ..grant.clone() }]).is_ok()
     }
 
-    /// Reserves a grant of a booking on disk.
-    pub(super) fn take_in(&mut self, grant: &Grant) {
+    /// Takes in a grant of a booking on disk, which others see or not.
+    pub(super) fn take_in(&mut self, grant: &Grant, is_shown: bool) {
         let one = std::slice::from_ref(grant);
         self.promise(one);
-        self.reserve(one);
+        if is_shown {
+            self.reserve(one);
+        }
     }
 
-    /// Gives grants back that are promised, and reserved if they were confirmed.
-    pub(super) fn release(&mut self, grants: &[Grant], was_confirmed: bool) {
+    /// Gives grants back that are promised, and reserved if others see them.
+    pub(super) fn release(&mut self, grants: &[Grant], is_shown: bool) {
         for grant in grants {
             if let Some(host) = self.unit_mut(grant.host()) {
-                host.release(grant.window, &grant.amounts, was_confirmed);
+                host.release(grant.window, &grant.amounts, is_shown);
             }
         }
     }

@@ -59,7 +59,7 @@ impl<B: Books> Ledger<B> {
                 SiteRequest::TakeOver { attempt, authorization, step } => {
                     self.on_takeover(now, from, &attempt, (&authorization, step))
                 }
-                SiteRequest::Hold(hold) => self.on_hold(now, (from, network), hold),
+                SiteRequest::Hold(hold) => self.on_hold(now, (from, network), hold, self.holds_cut_from(now)),
                 SiteRequest::Quote(hold) => self.on_quote(now, (from, network), &hold),
                 SiteRequest::Book { hold, incarnation } => self.on_book(now, (from, network), hold, incarnation),
                 SiteRequest::Confirm { attempt, held_in } => self.on_confirm(now, &attempt, held_in),
@@ -77,7 +77,14 @@ impl<B: Books> Ledger<B> {
         self.outputs.push_back(Output::Reply { token, answer });
     }
 
-    fn on_hold(&mut self, now: Now, (from, network): (&SiteId, Option<Network>), hold: HoldRequest) -> SiteAnswer {
+    /// Holds, and cuts own jobs for what begins from that time on.
+    fn on_hold(
+        &mut self,
+        now: Now,
+        (from, network): (&SiteId, Option<Network>),
+        hold: HoldRequest,
+        cuts_from: Time,
+    ) -> SiteAnswer {
         let permit = match self.permit(now, from, &hold) {
             Ok(permit) => permit,
             Err(reason) => return self.refusal(reason),
@@ -99,11 +106,11 @@ impl<B: Books> Ledger<B> {
             Err(refusal) => return refusal,
         };
         let talk = talk_of(&permit);
-        let (given, window) = match self.admit_hold(&hold, &permit, (talk, now)) {
+        let (given, window) = match self.admit_hold(&hold, &permit, talk, (now, cuts_from)) {
             Ok(admitted) => admitted,
             Err(reason) => return self.refusal_with_states(reason, (&hold.grants, talk), now),
         };
-        let hold_for = hold.hold_for.min(self.limits.hold_max).min(lease_max);
+        let hold_for = hold.hold_for.min(self.limits.hold_max).min(lease_max).min(self.stays_until_stop(now, &given));
         let places = replaced(&given, &hold.grants);
         self.begin(Booking {
             attempt: hold.attempt,
@@ -170,7 +177,8 @@ impl<B: Books> Ledger<B> {
         &mut self,
         hold: &HoldRequest,
         permit: &Permit,
-        (talk, now): (Option<Talk>, Now),
+        talk: Option<Talk>,
+        user: (Now, Time),
     ) -> Result<(Vec<Grant>, Window), RefusalReason> {
         let asked = &permit.statement.request;
         if let Some(base) = asked.extends() {
@@ -178,7 +186,7 @@ impl<B: Books> Ledger<B> {
             self.check_lengthened(permit.user, base, &hold.grants)?;
         }
         let (wanted, others) = wanted_by(hold, permit);
-        self.admit((&wanted, talk), others.as_ref(), Some(now))
+        self.admit((&wanted, talk), others.as_ref(), Some(user))
     }
 
     /// Checks that what lengthens a reservation is on hosts of it, if it has any here: a seat that floated may have moved since the user
@@ -208,6 +216,7 @@ impl<B: Books> Ledger<B> {
     ) -> SiteAnswer {
         let uplink = talk.and(self.uplink()).map(|uplink| &uplink.host().id);
         let mut hosts = self.states_of(grants.iter().map(Grant::host).chain(uplink), now);
+        self.add_stoppable(&mut hosts);
         if matches!(&reason, RefusalReason::NotAllowed(denial) if denial.rule == Rule::OwnQueue) {
             self.add_planned(&mut hosts);
         }
@@ -229,7 +238,7 @@ impl<B: Books> Ledger<B> {
         if incarnation != self.version.incarnation && !self.bookings.contains_key(&attempt) {
             return self.refusal(RefusalReason::NoSuchHold);
         }
-        match self.on_hold(now, from, hold) {
+        match self.on_hold(now, from, hold, now.utc) {
             SiteAnswer::Held { version, places, .. } => match self.on_confirm(now, &attempt, version.incarnation) {
                 SiteAnswer::Confirmed { version, receipt, .. } => SiteAnswer::Confirmed { places, version, receipt },
                 answer => answer,

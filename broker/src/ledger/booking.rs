@@ -160,6 +160,12 @@ pub struct QueuedJob {
     pub hosts: u32,
     /// What it takes of each.
     pub amounts: Amounts,
+    /// Whether it may be stopped while it runs, and begin anew later, where a user's hold finds no room otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub preempt: bool,
+    /// When it first began, if it was stopped since: what it has lost by that counts on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_begun: Option<Time>,
 }
 
 /// The owner's own work on one host.

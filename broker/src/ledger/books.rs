@@ -30,10 +30,10 @@ pub trait Books {
     /// The owner's own work as configured.
     fn own(&self) -> &Schedule;
 
-    /// The owner's own work and all reservations: the schedule that other nodes see.
+    /// The owner's own work, unless it may be stopped, and all reservations: the schedule that other nodes see.
     fn reserved(&self) -> &Schedule;
 
-    /// All reservations and all holds.
+    /// The owner's own work, all reservations and all holds.
     fn promised(&self) -> &Schedule;
 
     /// Checks that all these grants on this host fit together beside all promises.

@@ -127,7 +127,6 @@ impl<B: Books> Ledger<B> {
     ) -> Result<(), RefusalReason> {
         let wanted = Wanted { grants: &grants, request: None, floats: false };
         let (_, window) = self.admit((&wanted, None), None, None)?;
-        self.reserve(&grants);
         let booking = Booking {
             attempt,
             variant: Variant::default(),
@@ -148,7 +147,10 @@ impl<B: Books> Ledger<B> {
             talk: None,
         };
         self.persist(&booking);
-        self.publish(&booking.grants, ChangeKind::Added);
+        if self.is_shown(&booking) {
+            self.reserve(&booking.grants);
+            self.publish(&booking.grants, ChangeKind::Added);
+        }
         self.begin(booking);
         Ok(())
     }

@@ -9,7 +9,7 @@
 //! in which they must happen: a [`Output::Persist`] must be on disk before any later output is let out.
 //!
 //! Invariants ([`Ledger::sanity_check`]): `promised` of a unit, which is a host or the uplink, is the owner's own work, plus all confirmed bookings,
-//! plus all holds; `reserved` is the same without the holds; nothing is admitted that lifts `promised` above the
+//! plus all holds; `reserved` is the same without the holds and without own jobs that may be stopped; nothing is admitted that lifts `promised` above the
 //! capacity anywhere. There is one check of room, in `admission`. One exception: when the owner takes capacity away,
 //! a reservation that has begun stays, and then nothing else is granted where there is too little.
 
@@ -292,6 +292,9 @@ impl<B: Books> Ledger<B> {
 
     /// Drops bookings that have ended, and the past of the schedules. The caller calls it now and then.
     pub fn forget_past(&mut self, now: Now) {
+        // No job that is cut ends here before the seats that it is cut for are bound.
+        self.bind_due(now);
+        self.look_at_cut(now);
         let ended: Vec<AttemptId> = self
             .bookings
             .values()
@@ -331,6 +334,7 @@ impl<B: Books> Ledger<B> {
     /// Gives back everything of `attempt`, if it has a booking.
     fn put_back(&mut self, now: Now, attempt: &AttemptId) {
         let Some(booking) = self.end(attempt) else { return };
+        let is_shown = self.is_shown(&booking);
         self.begun.remove(attempt);
         self.forget_job(attempt);
         self.lapses.note_end(now.monotonic, &booking);
@@ -341,9 +345,9 @@ impl<B: Books> Ledger<B> {
             self.forget_on_disk(now, &booking, booking.state.is_settled());
         }
         let given_back = self.rest_of(now, &booking);
-        self.release(&given_back, !booking.is_held());
+        self.release(&given_back, is_shown);
         self.queue.release(&given_back);
-        if !booking.is_held() && !given_back.is_empty() {
+        if is_shown && !given_back.is_empty() {
             self.publish(&given_back, ChangeKind::Removed);
         }
     }
@@ -457,7 +461,7 @@ impl<B: Books> Ledger<B> {
         for booking in self.bookings.values() {
             for grant in self.taken_by(booking).iter().filter(|grant| grant.host() == id) {
                 promised.add(grant.window, &grant.amounts);
-                if !booking.is_held() {
+                if self.is_shown(booking) {
                     reserved.add(grant.window, &grant.amounts);
                 }
                 if self.begun.contains(&booking.attempt) {

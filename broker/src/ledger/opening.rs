@@ -87,13 +87,14 @@ impl<B: Books> Ledger<B> {
             floating: Floating::new(now),
         };
         let kept = kept.into();
+        ledger.know_jobs(kept.queue);
         let misfits = ledger.take_in_all(now, kept.bookings);
         for record in kept.gone {
             ledger.remember_gone(record);
         }
         ledger.write_moved(None);
         kept.charges.iter().for_each(|charge| ledger.remember_charge(charge));
-        ledger.take_in_queue(now, kept.queue);
+        ledger.take_in_queue(now);
         (ledger, misfits)
     }
 
@@ -142,6 +143,7 @@ impl<B: Books> Ledger<B> {
     /// Enters one booking from disk; false when it does not fit any more.
     fn replay(&mut self, reservation: &BookingRecord, now: Now) -> bool {
         let has_begun = reservation.window.start <= now.utc;
+        let is_shown = !self.may_stop(&reservation.attempt);
         let mut grants = Vec::with_capacity(reservation.grants.len());
         let mut lost = reservation.lost.clone();
         let mut fits = true;
@@ -154,7 +156,7 @@ impl<B: Books> Ledger<B> {
                 lost.push(grant.clone());
                 continue;
             }
-            self.take_in(grant);
+            self.take_in(grant, is_shown);
             grants.push(grant.clone());
         }
         let talk = reservation.talk.as_deref().copied();
@@ -162,9 +164,9 @@ impl<B: Books> Ledger<B> {
             let bears = self.fits_still(&load, now);
             fits &= bears;
             if bears || has_begun {
-                self.take_in(&load);
+                self.take_in(&load, is_shown);
             } else {
-                self.release(&grants, true);
+                self.release(&grants, is_shown);
                 lost.append(&mut grants);
             }
         }

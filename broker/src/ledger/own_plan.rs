@@ -110,11 +110,25 @@ impl OwnPlan {
         self.table.advance(now.0);
     }
 
-    /// A job comes, and disturbs no other.
+    /// A job comes, or one that was stopped comes again, and disturbs no other.
     ///
     /// # Errors
     /// When it could never be given a place.
     pub fn arrive(&mut self, job: &QueuedJob) -> Result<(), PlanError> {
+        self.arrive_from(job, i64::MIN)
+    }
+
+    /// A job that runs is to stop then, and to begin anew at that time or later. It is late by users' doing.
+    ///
+    /// # Errors
+    /// When it could never be given a place.
+    pub fn requeue(&mut self, job: &QueuedJob, began: Time, stops: Time) -> Result<(), PlanError> {
+        self.remove(&job.attempt);
+        let first_begun = job.first_begun.or(Some(began));
+        self.arrive_from(&QueuedJob { first_begun, ..job.clone() }, stops.0)
+    }
+
+    fn arrive_from(&mut self, job: &QueuedJob, not_before_s: i64) -> Result<(), PlanError> {
         let key = JobKey(self.next_key);
         let hosts = usize::try_from(job.hosts).unwrap_or(usize::MAX);
         let planned = Job {
@@ -124,13 +138,25 @@ impl OwnPlan {
             hosts,
             amounts: amounts_of(&self.names, &job.amounts),
             starts_alone: false,
+            not_before_s,
             clusters: Box::new([0]),
         };
-        let fair_s = self.table.arrive(key, planned)?.start_s;
+        let start_s = self.table.arrive(key, planned)?.start_s;
+        let fair_s = job.first_begun.map_or(start_s, |begun| begun.0.min(start_s));
         self.next_key += 1;
         self.waiting.insert(key, Waiting { attempt: job.attempt.clone(), fair_s });
         self.keys.insert(job.attempt.clone(), key);
         Ok(())
+    }
+
+    /// What the jobs of another plan have lost by then, they have lost in this one.
+    pub fn take_over_losses(&mut self, other: &OwnPlan) {
+        for (attempt, key) in &self.keys {
+            let before = other.keys.get(attempt).and_then(|key| other.waiting.get(key));
+            if let (Some(before), Some(waiting)) = (before, self.waiting.get_mut(key)) {
+                waiting.fair_s = waiting.fair_s.min(before.fair_s);
+            }
+        }
     }
 
     /// A job leaves its place to what comes next.

@@ -35,15 +35,21 @@ impl<B: Books> Ledger<B> {
         }
         let (wanted, others) = wanted_by(hold, &permit);
         let talk = talk_of(&permit);
-        let quoted = self.room_for((&wanted, talk), others.as_ref()).and_then(|room| {
+        // What only this site is to hold is booked at once.
+        let is_booked = hold.participants == [self.site.clone()];
+        let user = Some((now, if is_booked { now.utc } else { self.holds_cut_from(now) }));
+        let quoted = self.room_with_cuts((&wanted, talk), others.as_ref(), user).and_then(|(room, cuts)| {
             let moves = room.moves.as_ref().map(|(moves, _)| moves);
-            self.quote_queue(now, moves, &room.given)
+            let quote = self.quote_queue(now, moves, (&room.given, &cuts));
+            self.undo_cuts(&cuts);
+            quote
         });
         match quoted {
             Ok(quote) => {
                 let shown = hold.grants.iter().filter(|_| quote != Quote::default());
                 let mut hosts = self.states_of(shown.map(Grant::host), now);
                 self.add_planned(&mut hosts);
+                self.add_stoppable(&mut hosts);
                 SiteAnswer::Quoted { quote, hosts, version: self.version }
             }
             Err(reason) => self.refusal_with_states(reason, (&hold.grants, talk), now),

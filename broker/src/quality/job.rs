@@ -31,6 +31,8 @@ pub struct Job {
     pub amounts: Amounts,
     /// Whether its hosts are empty when it starts; then it shares them.
     pub starts_alone: bool,
+    /// It is never planned to start before this second.
+    pub not_before_s: i64,
     /// Clusters that have the properties that it needs, by number; ascending.
     pub clusters: Box<[usize]>,
 }

@@ -74,7 +74,7 @@ impl Room {
         self.hosts[self.cluster(cluster)].iter().map(free).sum()
     }
 
-    /// The earliest place in a cluster from `from_s` on and not after `latest_s`.
+    /// The earliest place in a cluster from `from_s` on, and from when the job may start on, and not after `latest_s`.
     pub fn earliest(&mut self, job: &Job, cluster: usize, from_s: i64, latest_s: i64) -> Option<Place> {
         self.earliest_beside(job, cluster, (from_s, latest_s), None)
     }
@@ -88,7 +88,8 @@ impl Room {
         place: Option<&Place>,
     ) -> Option<Place> {
         let (range, ask) = (self.cluster(cluster), job.ask());
-        if job.hosts == 0 || range.len() < job.hosts {
+        let from_s = from_s.max(job.not_before_s);
+        if job.hosts == 0 || range.len() < job.hosts || from_s > latest_s {
             return None;
         }
         let first = |number: usize, host: &mut Host, from_s: i64| match place {

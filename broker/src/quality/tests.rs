@@ -58,7 +58,7 @@ impl Slow {
     }
 
     fn earliest(&self, job: &Job, now_s: i64) -> Option<Place> {
-        (now_s..HORIZON_S).find_map(|start_s| {
+        (now_s.max(job.not_before_s)..HORIZON_S).find_map(|start_s| {
             (0..CLUSTERS.len()).find_map(|cluster| {
                 let hosts =
                     capacities().into_iter().enumerate().filter(|(_, (of, _))| *of == cluster).map(|(host, _)| host);
@@ -103,21 +103,24 @@ impl Slow {
             let mut others = self.clone();
             others.jobs.retain(|_, (_, other)| other != place);
             assert!(
-                place.hosts.len() == job.hosts && place.hosts.iter().all(|host| others.fits(job, *host, place.start_s))
+                place.start_s >= job.not_before_s
+                    && place.hosts.len() == job.hosts
+                    && place.hosts.iter().all(|host| others.fits(job, *host, place.start_s))
             );
         }
     }
 }
 
 fn a_job() -> impl Strategy<Value = Job> {
-    (1_i64..30, 0_i64..60, 1_usize..4, 1_u64..5, 0..6_u8, 1..4_u8).prop_map(
-        |(length_s, slack_s, hosts, first, alone, mask)| Job {
+    (1_i64..30, 0_i64..60, 1_usize..4, 1_u64..5, 0..6_u8, 1..4_u8, prop_oneof![3 => Just(0), 1 => 1_i64..40]).prop_map(
+        |(length_s, slack_s, hosts, first, alone, mask, not_before_s)| Job {
             arrival_s: 0,
             length_s,
             deadline_s: (slack_s > 10).then_some(length_s + slack_s),
             hosts,
             amounts: amounts(first),
             starts_alone: alone == 0,
+            not_before_s,
             clusters: (0..2).filter(|cluster| mask & (1 << cluster) != 0).collect(),
         },
     )
@@ -175,6 +178,7 @@ impl Twins {
 
     fn arrive(&mut self, key: JobKey, mut job: Job) -> Option<Place> {
         job.arrival_s = self.now_s;
+        job.not_before_s += self.now_s;
         job.deadline_s = job.deadline_s.map(|deadline_s| deadline_s + self.now_s);
         match self.plan.arrive(key, job.clone()) {
             Err(error) => {
@@ -270,7 +274,8 @@ proptest! {
         for (number, event) in (0..).zip(events) {
             match event {
                 Event::Arrive(job) => {
-                    let expected = twins.slow.earliest(&job, twins.now_s);
+                    let not_before_s = job.not_before_s + twins.now_s;
+                    let expected = twins.slow.earliest(&Job { not_before_s, ..job.clone() }, twins.now_s);
                     prop_assert_eq!(twins.arrive(JobKey(number), job), expected);
                     twins.begin();
                 }
@@ -318,6 +323,7 @@ fn simple(length_s: i64, hosts: usize, deadline_s: i64, clusters: &[usize]) -> J
         hosts,
         amounts: [1, 0, 0, 0],
         starts_alone: false,
+        not_before_s: 0,
         clusters: clusters.into(),
     }
 }

@@ -53,6 +53,9 @@ pub struct JobEntry {
     /// What it takes of each host.
     #[schema(value_type = schema::Amounts)]
     pub amounts: Amounts,
+    /// Whether it may be stopped while it runs, and begin anew later, where a user's hold finds no room otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub preempt: bool,
 }
 
 fn one() -> u32 {
@@ -86,6 +89,9 @@ pub struct JobView {
     pub on: Vec<HostId>,
     /// Whether it ends after its deadline.
     pub is_late: bool,
+    /// Whether it may be stopped while it runs; one that is to be has its end before its length is over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub preempt: bool,
 }
 
 /// Where a job of the own queue is.
@@ -99,15 +105,16 @@ pub enum JobState {
 
 impl JobView {
     fn new(OwnJob { job, stage }: OwnJob<'_>) -> JobView {
-        let (state, start, on) = match stage {
-            JobStage::Waits(planned) => (JobState::Waits, planned.start, planned.hosts),
+        let QueuedJob { attempt, arrival, length, deadline, hosts, amounts, preempt, first_begun: _ } = job.clone();
+        let (state, start, end, on) = match stage {
+            JobStage::Waits(planned) => {
+                (JobState::Waits, planned.start, planned.start.map(|start| start + length), planned.hosts)
+            }
             JobStage::Runs(booking) => {
                 let on = booking.grants.iter().map(|grant| grant.host().clone()).collect();
-                (JobState::Runs, Some(booking.window.start), on)
+                (JobState::Runs, Some(booking.window.start), Some(booking.window.end), on)
             }
         };
-        let QueuedJob { attempt, arrival, length, deadline, hosts, amounts } = job.clone();
-        let end = start.map(|start| start + length);
         JobView {
             id: attempt.request,
             state,
@@ -120,6 +127,7 @@ impl JobView {
             end,
             on,
             is_late: end.zip(deadline).is_some_and(|(end, deadline)| end > deadline),
+            preempt,
         }
     }
 }
@@ -157,13 +165,13 @@ pub async fn queue_jobs(
 }
 
 fn job_of(state: &ApiState, entry: JobEntry) -> Result<QueuedJob, Problem> {
-    let JobEntry { id, length_s: length, deadline, hosts, amounts } = entry;
+    let JobEntry { id, length_s: length, deadline, hosts, amounts, preempt } = entry;
     if deadline.is_some_and(|deadline| !deadline.is_in_range()) {
         return Err(Problem::wrong("deadline", "expected seconds since 1970"));
     }
     let id = id.map_or_else(|| new_name("job"), Ok)?;
     let attempt = state.ledger.lock().own_attempt(&id);
-    Ok(QueuedJob { attempt, arrival: Time::ZERO, length, deadline, hosts, amounts })
+    Ok(QueuedJob { attempt, arrival: Time::ZERO, length, deadline, hosts, amounts, preempt, first_begun: None })
 }
 
 async fn carried_out(state: &ApiState, order: QueueOrder) -> Result<(), Problem> {

@@ -82,8 +82,8 @@ pub enum QueueCommand {
 /// `kolo local queue add`
 #[derive(Debug, Args)]
 pub struct JobArgs {
-    /// File with [[job]] tables (TOML, or JSON with a list "job"), each with length, amounts, and perhaps id, hosts, deadline
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["id", "length", "deadline", "hosts", "cpu", "memory", "disk", "gpu", "uses"])]
+    /// File with [[job]] tables (TOML, or JSON with a list "job"), each with length, amounts, and perhaps id, hosts, deadline, preempt
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["id", "length", "deadline", "hosts", "preempt", "cpu", "memory", "disk", "gpu", "uses"])]
     pub file: Option<PathBuf>,
     /// Its name [default: a new one]
     #[arg(long, value_name = "NAME")]
@@ -97,6 +97,9 @@ pub struct JobArgs {
     /// How many hosts it runs on
     #[arg(short = 'N', long, value_name = "COUNT", default_value_t = 1)]
     pub hosts: u32,
+    /// It may be stopped while it runs, and begin anew later, where a user's hold finds no room otherwise
+    #[arg(long)]
+    pub preempt: bool,
     /// What it uses of each host
     #[command(flatten)]
     pub amounts: AmountArgs,

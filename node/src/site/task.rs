@@ -477,7 +477,7 @@ impl SiteTask {
                 other => others.push(other),
             }
         }
-        if self.ledger.lock().has_waiting_jobs() {
+        if self.ledger.lock().has_jobs_to_move() {
             self.discovery.publish_quotes();
         }
         let has_changes = !portions.is_empty();

@@ -111,6 +111,8 @@ pub enum Canary {
     OwnJobsForgotten,
     /// Sites hold whatever that costs the jobs of their owner.
     OwnQueueIgnored,
+    /// Sites stop jobs of their owner that nobody has allowed them to stop.
+    OwnJobsStopped,
     /// Sites hold what they are asked a quote for.
     QuoteHolds,
     /// The plan of the owner's jobs does not see what is promised.

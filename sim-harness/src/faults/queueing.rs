@@ -9,7 +9,7 @@ use broker::{
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{event::Event, grid::Grid, names, options::one_of, world::World};
+use super::{canary::Canary, event::Event, grid::Grid, names, options::one_of, world::World};
 use crate::engine::Medium as _;
 
 /// Most orders of one owner.
@@ -35,7 +35,7 @@ pub fn order(world: &mut World, site: usize, seed: u64) {
     let Some(running) = grid.nodes[site].running() else { return };
     let known: Vec<RequestId> = running.machines.ledger.own_jobs().map(|own| own.job.attempt.request.clone()).collect();
     let one = known.choose(&mut random).cloned();
-    let order = match (random.random_range(0..8), one) {
+    let mut order = match (random.random_range(0..8), one) {
         (0, Some(id)) => QueueOrder::Remove(id),
         (1, Some(id)) => QueueOrder::Done(id),
         (2, Some(id)) => QueueOrder::Extend(id, Span(random.random_range(1..40))),
@@ -47,6 +47,9 @@ pub fn order(world: &mut World, site: usize, seed: u64) {
     grid.truth.note_order(site, token, &order);
     grid.figures.own_orders += 1;
     grid.note(None, format_args!("the owner of s{site} orders {order:?}"));
+    if let (QueueOrder::Add(jobs), Some(Canary::OwnJobsStopped)) = (&mut order, world.grid.canary) {
+        jobs.iter_mut().for_each(|job| job.preempt = true);
+    }
     world.feed_ledger(site, ledger::Event::Queue { token: ReplyToken(token), order });
 }
 
@@ -61,5 +64,7 @@ fn draw(random: &mut Xoshiro256PlusPlus, attempt: AttemptId, now: Time) -> Queue
         deadline: random.random_bool(0.7).then_some(now + length + slack),
         hosts: random.random_range(1..=2),
         amounts: names::amounts(cores, cores),
+        preempt: random.random_bool(0.4),
+        first_begun: None,
     }
 }

@@ -48,6 +48,8 @@ pub struct Truth {
     own_jobs: BTreeSet<(usize, AttemptId)>,
     /// Own jobs that are gone from their site's disk.
     ended_jobs: BTreeSet<(usize, AttemptId)>,
+    /// Own jobs that may be stopped while they run, as their owners have ordered them.
+    may_stop: BTreeSet<AttemptId>,
     /// What each site showed of its own jobs when its ledger last changed.
     shown: BTreeMap<usize, Shown>,
     /// The hosts of seats that were bound, as the disk of their site had them.
@@ -129,6 +131,7 @@ impl Truth {
         match order {
             QueueOrder::Add(jobs) => {
                 self.ordered.extend(jobs.first().map(|job| ((site, name), job.attempt.clone())));
+                self.may_stop.extend(jobs.iter().filter(|job| job.preempt).map(|job| job.attempt.clone()));
             }
             QueueOrder::Remove(id) | QueueOrder::Done(id) => {
                 self.own_jobs.retain(|(at, attempt)| *at != site || attempt.request != *id);
@@ -163,6 +166,11 @@ impl Truth {
     /// The own jobs that a site must have.
     pub fn own_jobs_at(&self, site: usize) -> impl Iterator<Item = &AttemptId> {
         self.own_jobs.iter().filter(move |(at, _)| *at == site).map(|(_, attempt)| attempt)
+    }
+
+    /// Whether the owner allows an own job to be stopped while it runs.
+    pub fn may_stop(&self, attempt: &AttemptId) -> bool {
+        self.may_stop.contains(attempt)
     }
 
     /// What a site showed of its own jobs when its ledger last changed.

@@ -141,7 +141,7 @@ impl Views {
         if !exclude.contains(own.site()) {
             let snapshot = own.snapshot(now);
             uplinks.extend(own_uplink(own));
-            found.quoting.extend(own.has_waiting_jobs().then(|| snapshot.site.clone()));
+            found.quoting.extend(own.has_jobs_to_move().then(|| snapshot.site.clone()));
             let mut schedules: BTreeMap<HostId, Schedule> = snapshot.hosts.into_iter().collect();
             for host in own.hosts() {
                 found.known_hosts += 1;

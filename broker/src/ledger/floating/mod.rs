@@ -10,7 +10,7 @@
 
 mod arrangement;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod unusable;
 
 use std::collections::BTreeSet;
@@ -69,7 +69,11 @@ fn first_start(booking: &Booking) -> Option<Time> {
 impl<B: Books> Ledger<B> {
     /// The time from which on seats can float.
     fn open_from(&self) -> Time {
-        (self.floating.seen.utc + self.limits.bound_before).max(self.forgotten)
+        self.open_from_at(self.floating.seen)
+    }
+
+    fn open_from_at(&self, now: Now) -> Time {
+        (now.utc + self.limits.bound_before).max(self.forgotten)
     }
 
     /// The grants of a booking on disk with the hosts that its floating seats have now, each with whether it has one: those on disk where
@@ -121,10 +125,13 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// Notes the time, and binds what begins.
+    /// Notes the time, and binds what begins, where it disturbs own work least.
     pub(super) fn bind_due(&mut self, now: Now) {
+        let open_from = self.open_from_at(now);
+        if self.floating.by_start.first().is_some_and(|(start, _)| *start <= open_from) {
+            self.spare_own_jobs(now, open_from);
+        }
         self.floating.seen = now;
-        let open_from = self.open_from();
         let due = self.floating.by_start.iter().take_while(|(start, _)| *start <= open_from);
         let due: Vec<AttemptId> = due.map(|(_, attempt)| attempt.clone()).collect();
         for attempt in due {

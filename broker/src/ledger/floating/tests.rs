@@ -26,7 +26,7 @@ fn class() -> HostId {
 }
 
 /// Hosts n-0, n-1, ... of one class.
-pub(super) fn books(numbers: impl IntoIterator<Item = usize>) -> Vec<HostLedger> {
+pub(in crate::ledger) fn books(numbers: impl IntoIterator<Item = usize>) -> Vec<HostLedger> {
     let one = |number: usize| HostLedger::new(host(&format!("n-{number}")), Schedule::default());
     numbers.into_iter().map(|number| one(number).in_class(Some(class()))).collect()
 }
@@ -44,7 +44,7 @@ pub(super) fn open(
 }
 
 /// A hold of seats on these hosts, `amount` on each, for `length` seconds.
-pub(super) fn hold_on(
+pub(in crate::ledger) fn hold_on(
     of: &str,
     hosts: &[usize],
     (start, length): (i64, u64),
@@ -66,7 +66,7 @@ pub(super) fn hold_on(
     }
 }
 
-pub(super) fn hold(of: &str, host: usize, window: (i64, u64), amount: u64) -> HoldRequest {
+pub(in crate::ledger) fn hold(of: &str, host: usize, window: (i64, u64), amount: u64) -> HoldRequest {
     hold_on(of, &[host], window, amount, true)
 }
 
@@ -299,6 +299,8 @@ fn seats_that_make_room_cost_the_own_queue_nothing_that_it_had_not_before() {
         deadline: None,
         hosts: 2,
         amounts: cpu(4_000),
+        preempt: false,
+        first_begun: None,
     };
     ledger.handle(at(0), Event::Queue { token: ReplyToken(1), order: QueueOrder::Add(vec![job]) });
     drain(&mut ledger, &mut disk);

@@ -117,7 +117,7 @@ impl<B: Books> Ledger<B> {
     fn leave(&mut self, now: Now, (attempt, seat): (&AttemptId, SeatNumber), found: Option<Found>) {
         if let Some((_, Some(moves))) = &found {
             // Of the owner nothing is refused.
-            let _ = self.plan_queue(None, Some(moves), &[]);
+            let _ = self.plan_queue(None, Some(moves), (&[], &[]));
             self.make_moves(moves);
         }
         let Some(mut booking) = self.end(attempt) else { return };

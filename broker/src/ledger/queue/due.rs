@@ -20,10 +20,15 @@ const TRY_LATER: Span = Span(1);
 const FED_LATER: Span = Span(60);
 
 impl<B: Books> Ledger<B> {
-    /// Takes in what is on disk. What begins at once does so with the next call: nobody knows the ledger's first version yet, and what
-    /// begins is published as a change of it.
-    pub(in crate::ledger) fn take_in_queue(&mut self, now: Now, jobs: Vec<QueuedJob>) {
+    /// Notes the jobs that are on disk, before the bookings are taken in: some are such jobs.
+    pub(in crate::ledger) fn know_jobs(&mut self, jobs: Vec<QueuedJob>) {
         self.queue.jobs = jobs.into_iter().map(|job| (job.attempt.clone(), job)).collect();
+    }
+
+    /// Plans what is on disk and waits. What begins at once does so with the next call: nobody knows the ledger's first version yet, and
+    /// what begins is published as a change of it.
+    pub(in crate::ledger) fn take_in_queue(&mut self, now: Now) {
+        self.note_cut();
         self.queue.plan = self.plan_from_nothing(now.utc, &[]).unwrap_or_default();
         self.queue.wakes_at = self.queue.plan.as_ref().map(|_| now.monotonic);
     }
@@ -31,12 +36,14 @@ impl<B: Books> Ledger<B> {
     /// Plans what waits from nothing. A job that no hosts could hold any more waits without a place, until the owner removes it or
     /// hosts come.
     pub(in crate::ledger) fn replan_queue(&mut self, now: Now) {
+        self.note_cut();
         self.queue.plan = self.plan_from_nothing(now.utc, &[]).unwrap_or_default();
         self.run_queue(now);
     }
 
     /// Begins the jobs whose time has come.
     pub(in crate::ledger) fn run_queue(&mut self, now: Now) {
+        self.look_at_cut(now);
         // One that cannot begin gets a later place, so each is looked at once.
         for _ in 0..self.queue.jobs.len() {
             let Some(plan) = &mut self.queue.plan else { break };
@@ -61,8 +68,8 @@ impl<B: Books> Ledger<B> {
         if self.queue.plan.as_ref().is_some_and(OwnPlan::is_empty) {
             self.queue.plan = None;
         }
-        let next = self.queue.plan.as_ref().and_then(OwnPlan::first);
-        self.queue.wakes_at = next.map(|(_, start)| {
+        let next = self.queue.plan.as_ref().and_then(OwnPlan::first).map(|(_, start)| start);
+        self.queue.wakes_at = next.into_iter().chain(self.first_cut_end()).min().map(|start| {
             let left = Millis(start.since(now.utc).0.saturating_mul(1_000));
             now.monotonic + Millis(left.0.saturating_sub(LOOK_EARLY.0)).max(LOOK_AGAIN)
         });

@@ -1,6 +1,6 @@
 //! What a user's hold costs the own queue: it is admitted only if the owner bears that.
 
-use super::{JobStage, OwnJob, OwnPlan, PlannedJob};
+use super::{Cut, JobStage, OwnJob, OwnPlan, PlannedJob};
 use crate::{
     ledger::{
         Books, Ledger,
@@ -22,14 +22,14 @@ impl<B: Books> Ledger<B> {
         &mut self,
         user: Option<Now>,
         moves: Option<&Arrangement>,
-        grants: &[Grant],
+        (grants, cuts): (&[Grant], &[Cut]),
     ) -> Result<(), RefusalReason> {
         let (before, mut after) = moves.map(|moves| self.moved(moves)).unwrap_or_default();
         after.extend_from_slice(grants);
         match user {
             None => self.queue.exchange(&before, &after),
             Some(now) => {
-                if let Some((plan, _)) = self.plan_around(now, &before, &after)? {
+                if let Some((plan, _)) = self.plan_around(now, (&before, &after), cuts)? {
                     self.queue.plan = Some(plan);
                 }
             }
@@ -45,16 +45,16 @@ impl<B: Books> Ledger<B> {
         &self,
         now: Now,
         moves: Option<&Arrangement>,
-        grants: &[Grant],
+        (grants, cuts): (&[Grant], &[Cut]),
     ) -> Result<Quote, RefusalReason> {
         let (before, mut after) = moves.map(|moves| self.moved(moves)).unwrap_or_default();
         after.extend_from_slice(grants);
-        Ok(self.plan_around(now, &before, &after)?.map(|(_, quote)| quote).unwrap_or_default())
+        Ok(self.plan_around(now, (&before, &after), cuts)?.map(|(_, quote)| quote).unwrap_or_default())
     }
 
-    /// Whether own jobs wait.
-    pub fn has_waiting_jobs(&self) -> bool {
-        self.queue.plan.is_some()
+    /// Whether own jobs wait, or may be stopped: then a hold may cost the owner something, and others do well to ask for a quote.
+    pub fn has_jobs_to_move(&self) -> bool {
+        self.queue.plan.is_some() || self.queue.jobs.values().any(|job| job.preempt)
     }
 
     /// The plan of what waits when a user has come to hold something, so that what was promised `before` is promised as `after`, and what
@@ -66,16 +66,38 @@ impl<B: Books> Ledger<B> {
     fn plan_around(
         &self,
         now: Now,
-        before: &[Grant],
-        after: &[Grant],
+        (before, after): (&[Grant], &[Grant]),
+        cuts: &[Cut],
     ) -> Result<Option<(OwnPlan, Quote)>, RefusalReason> {
-        let Some(plan) = &self.queue.plan else { return Ok(None) };
-        let mut around = plan.clone();
-        around.exchange(before, after, Cause::User);
+        let counts_all = |plan: &&OwnPlan| {
+            let mut amounts = cuts.iter().filter_map(|cut| cut.freed.first()).map(|grant| &grant.amounts);
+            amounts.all(|amounts| plan.counts(amounts))
+        };
+        let present = self.queue.plan.as_ref();
+        let mut around = match present.filter(counts_all) {
+            Some(plan) => {
+                let mut around = plan.clone();
+                let before: Vec<Grant> = before.iter().chain(cuts.iter().flat_map(|cut| &cut.freed)).cloned().collect();
+                around.exchange(&before, after, Cause::User);
+                around
+            }
+            None if cuts.is_empty() => return Ok(None),
+            None => {
+                // In the books is what is cut free already.
+                let unknown =
+                    || Denial::new(Rule::OwnQueue, "an own job that would be stopped could not be planned anew");
+                let around = self.plan_with_cuts(now.utc, cuts);
+                let mut around = around.ok_or_else(|| RefusalReason::NotAllowed(unknown()))?;
+                around.exchange(before, after, Cause::User);
+                around
+            }
+        };
+        // What has run has a place.
+        let _ = self.plan_cuts(&mut around, cuts);
         let gate = self.gate.lock();
         let policy = gate.policy();
         let until = now.utc + policy.quality_horizon;
-        let (loss, present) = (around.loss(until), plan.loss(until));
+        let (loss, present) = (around.loss(until), present.map(|plan| plan.loss(until)).unwrap_or_default());
         // What costs nothing more is none of the owner's concern.
         if loss == present {
             return Ok(Some((around, Quote::default())));
@@ -95,13 +117,28 @@ impl<B: Books> Ledger<B> {
             }
         }
     }
+
+    /// Shows the hosts with the owner's jobs that run there and may be stopped.
+    pub(in crate::ledger) fn add_stoppable(&self, states: &mut [HostState]) {
+        let jobs = self.queue.jobs.iter().filter(|(_, job)| job.preempt);
+        let running = jobs.filter_map(|(attempt, _)| self.bookings.get(attempt));
+        for grant in running.flat_map(|booking| &booking.grants) {
+            if let Some(state) = states.iter_mut().find(|state| state.host == *grant.host()) {
+                state.schedule.add(grant.window, &grant.amounts);
+            }
+        }
+    }
 }
 
 /// By how much a loss is larger than another one.
 fn quote_of(present: &Loss, loss: &Loss) -> Quote {
-    let more = loss.with.slowdown_millionths.saturating_sub(present.with.slowdown_millionths);
-    let slowdown_millionths = u64::try_from(more.div_ceil(u128::from(loss.jobs.max(1)))).unwrap_or(u64::MAX);
-    Quote { late: loss.with.late.saturating_sub(present.with.late), slowdown_millionths }
+    let late = |loss: &Loss| loss.with.late.saturating_sub(loss.without.late);
+    let slower = |loss: &Loss| loss.with.slowdown_millionths.saturating_sub(loss.without.slowdown_millionths);
+    let more = slower(loss).saturating_sub(slower(present)).div_ceil(u128::from(loss.jobs.max(1)));
+    Quote {
+        late: late(loss).saturating_sub(late(present)),
+        slowdown_millionths: u64::try_from(more).unwrap_or(u64::MAX),
+    }
 }
 
 /// What a loss has above what the owner allows; none when nothing.

@@ -8,6 +8,11 @@
 
 mod due;
 mod loss;
+mod preempt;
+#[cfg(test)]
+mod preempt_properties;
+#[cfg(test)]
+mod preempt_tests;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
@@ -15,6 +20,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(super) use self::preempt::Cut;
 use super::{
     Booking, Books, Ledger, Output, Record, ReplyToken,
     booking::QueuedJob,
@@ -119,7 +125,11 @@ pub(super) struct Queue {
     jobs: BTreeMap<AttemptId, QueuedJob>,
     /// Those of them that a feed reports: it begins them, and they are not on disk, since it reports them again.
     fed: BTreeSet<AttemptId>,
-    /// Of those that wait; none when none waits.
+    /// Those of them that run and are to end early.
+    cut: BTreeSet<AttemptId>,
+    /// Whether something has become free since those were looked at.
+    is_freed: bool,
+    /// Of those that wait, or are cut; none when there is none.
     plan: Option<OwnPlan>,
     /// When the next one may begin.
     wakes_at: Option<Millis>,
@@ -138,6 +148,7 @@ impl Queue {
 
     /// The owner has come to give this for that.
     pub(super) fn exchange(&mut self, before: &[Grant], after: &[Grant]) {
+        self.is_freed |= !before.is_empty();
         if let Some(plan) = &mut self.plan {
             plan.exchange(before, after, Cause::Owner);
         }
@@ -249,16 +260,23 @@ impl<B: Books> Ledger<B> {
                 return Ok(None);
             }
             match OwnPlan::new(self.hosts.values(), &all, now) {
-                Ok(plan) => return Ok(Some(plan)),
+                Ok(mut plan) => {
+                    if let Some(before) = &self.queue.plan {
+                        plan.take_over_losses(before);
+                    }
+                    self.plan_all_cut(&mut plan);
+                    return Ok(Some(plan));
+                }
                 Err((place, error)) if place >= waiting.len() => return Err((all[place], error)),
                 Err((place, _)) => drop(waiting.remove(place)),
             }
         }
     }
 
-    /// The jobs that wait, in the order in which they came.
+    /// The jobs that wait or are cut, in the order in which they came.
     fn waiting_jobs(&self) -> Vec<&QueuedJob> {
-        let waiting = self.queue.jobs.values().filter(|job| !self.bookings.contains_key(&job.attempt));
+        let runs = |attempt: &AttemptId| self.bookings.contains_key(attempt) && !self.queue.cut.contains(attempt);
+        let waiting = self.queue.jobs.values().filter(|job| !runs(&job.attempt));
         let mut waiting: Vec<&QueuedJob> = waiting.collect();
         waiting.sort_by_key(|job| (job.arrival, &job.attempt));
         waiting
@@ -286,6 +304,10 @@ impl<B: Books> Ledger<B> {
 
     /// A job that runs has ended, or one that waits is taken out.
     pub(super) fn forget_job(&mut self, attempt: &AttemptId) {
+        let was_cut = self.queue.cut.remove(attempt);
+        if let Some(plan) = self.queue.plan.as_mut().filter(|_| was_cut) {
+            plan.remove(attempt);
+        }
         let is_kept = !self.queue.fed.remove(attempt);
         if self.queue.jobs.remove(attempt).is_some() && is_kept {
             // Before its booking goes: a job without one would begin again.
@@ -302,7 +324,14 @@ impl<B: Books> Ledger<B> {
             return Err(QueueError::Malformed { id: id.clone(), longest_s });
         }
         let job = QueuedJob { length, ..job.clone() };
-        if let Some(booking) = self.bookings.get(&attempt) {
+        if self.queue.cut.contains(&attempt) {
+            self.queue.jobs.insert(attempt.clone(), job.clone());
+            if let Some(mut plan) = self.queue.plan.take() {
+                plan.remove(&attempt);
+                self.plan_all_cut(&mut plan);
+                self.queue.plan = Some(plan);
+            }
+        } else if let Some(booking) = self.bookings.get(&attempt) {
             let more: Vec<Grant> = (booking.grants.iter())
                 .map(|grant| Grant {
                     window: Window { start: grant.window.end, end: grant.window.end + longer },
@@ -312,8 +341,10 @@ impl<B: Books> Ledger<B> {
             let promised = |reason| QueueError::Promised { id: id.clone(), reason };
             let wanted = Wanted { grants: &more, request: None, floats: false };
             self.admit((&wanted, None), None, None).map_err(promised)?;
-            self.reserve(&more);
-            self.publish(&more, ChangeKind::Added);
+            if !self.may_stop(&attempt) {
+                self.reserve(&more);
+                self.publish(&more, ChangeKind::Added);
+            }
             if let Some(mut booking) = self.end(&attempt) {
                 booking.grants.iter_mut().for_each(|grant| grant.window.end = grant.window.end + longer);
                 booking.window.end = booking.window.end + longer;

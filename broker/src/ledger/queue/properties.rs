@@ -9,6 +9,7 @@ use crate::{
     host::Host,
     ledger::{
         Event, Kept,
+        own_plan::Loss,
         tests::{ask, at, attempt, confirm, cpu, hold, host},
     },
     protocol::{Quote, SiteAnswer, SiteRequest},
@@ -18,7 +19,7 @@ use crate::{
 
 #[derive(Debug, Clone)]
 enum Step {
-    Add { length: u64, hosts: u32, amount: u64, slack: Option<u64> },
+    Add { length: u64, hosts: u32, amount: u64, slack: Option<u64>, preempt: bool },
     Remove(prop::sample::Index),
     Done(prop::sample::Index),
     Extend(prop::sample::Index, u64),
@@ -34,8 +35,10 @@ enum Step {
 fn a_step() -> impl Strategy<Value = Step> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
-        5 => (1_u64..120, 1_u32..4, 1_u64..5, prop::option::of(0_u64..300))
-            .prop_map(|(length, hosts, amount, slack)| Step::Add { length, hosts, amount: amount * 1_000, slack }),
+        5 => (1_u64..120, 1_u32..4, 1_u64..5, prop::option::of(0_u64..300), any::<bool>())
+            .prop_map(|(length, hosts, amount, slack, preempt)| {
+                Step::Add { length, hosts, amount: amount * 1_000, slack, preempt }
+            }),
         1 => index().prop_map(Step::Remove),
         2 => index().prop_map(Step::Done),
         1 => (index(), 1_u64..60).prop_map(|(which, longer)| Step::Extend(which, longer)),
@@ -60,7 +63,9 @@ fn earliest(ledger: &Ledger, job: &QueuedJob, now: i64) -> Option<i64> {
         }
     }
     for own in ledger.own_jobs() {
-        if let JobStage::Waits(PlannedJob { start: Some(start), hosts, .. }) = own.stage {
+        // What is cut runs, and is planned as well.
+        let planned = ledger.queue.plan.as_ref().and_then(|plan| plan.planned(&own.job.attempt));
+        if let Some(PlannedJob { start: Some(start), hosts, .. }) = planned {
             let window = (start.0, start.0 + own.job.length.0.cast_signed(), cores(&own.job.amounts));
             hosts.iter().for_each(|host| taken.entry(host.to_string()).or_default().push(window));
         }
@@ -146,9 +151,12 @@ impl Run {
                 if after.jobs < before.jobs {
                     return;
                 }
-                if let (SiteAnswer::Quoted { quote, .. }, 1..) = (quote, after.jobs) {
-                    assert_eq!(quote.late, after.with.late - before.with.late);
-                    let more = after.with.slowdown_millionths.saturating_sub(before.with.slowdown_millionths);
+                let has_begun = planned.iter().map(|one| one.3).ne(shown(&self.ledger).iter().map(|one| one.3));
+                if let (SiteAnswer::Quoted { quote, .. }, 1.., false) = (quote, after.jobs, has_begun) {
+                    let late = |loss: &Loss| loss.with.late - loss.without.late;
+                    assert_eq!(quote.late, late(&after) - late(&before));
+                    let slower = |loss: &Loss| loss.with.slowdown_millionths - loss.without.slowdown_millionths;
+                    let more = slower(&after).saturating_sub(slower(&before));
                     assert_eq!(u128::from(quote.slowdown_millionths), more.div_ceil(u128::from(after.jobs)));
                 }
                 let in_time = u128::from(after.jobs - after.without.late);
@@ -167,10 +175,10 @@ impl Run {
     fn step(&mut self, step: &Step) {
         let now = self.now();
         match *step {
-            Step::Add { length, hosts, amount, slack } => {
+            Step::Add { length, hosts, amount, slack, preempt } => {
                 self.named += 1;
                 let deadline = slack.map(|slack| now.utc + Span(length + slack));
-                self.add(QueuedJob { deadline, ..job(&format!("j{}", self.named), length, hosts, amount) });
+                self.add(QueuedJob { deadline, preempt, ..job(&format!("j{}", self.named), length, hosts, amount) });
             }
             Step::Remove(which) => {
                 if let Some(id) = self.a_job(which) {

@@ -40,7 +40,16 @@ fn ledger() -> Ledger {
 
 pub(super) fn job(name: &str, length: u64, hosts: u32, amount: u64) -> QueuedJob {
     let attempt = AttemptId { entry_point: id("site"), request: RequestId::new(name).unwrap(), attempt: 0 };
-    QueuedJob { attempt, arrival: Time::ZERO, length: Span(length), deadline: None, hosts, amounts: cpu(amount) }
+    QueuedJob {
+        attempt,
+        arrival: Time::ZERO,
+        length: Span(length),
+        deadline: None,
+        hosts,
+        amounts: cpu(amount),
+        preempt: false,
+        first_begun: None,
+    }
 }
 
 /// What is on disk.
@@ -110,7 +119,7 @@ pub(super) fn shown(ledger: &Ledger) -> Vec<(String, i64, Vec<String>, bool)> {
     ledger.own_jobs().map(one).collect()
 }
 
-fn starts(ledger: &Ledger) -> Vec<i64> {
+pub(super) fn starts(ledger: &Ledger) -> Vec<i64> {
     shown(ledger).into_iter().map(|(_, start, ..)| start).collect()
 }
 

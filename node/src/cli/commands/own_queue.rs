@@ -72,6 +72,7 @@ fn checked(args: &JobArgs, context: &Context) -> Result<JobEntry, CliError> {
         deadline: context.time_of("--deadline", &args.deadline)?,
         hosts: args.hosts,
         amounts,
+        preempt: args.preempt,
     })
 }
 
@@ -90,6 +91,8 @@ struct WrittenJob {
     deadline: Option<Written>,
     hosts: Option<u32>,
     amounts: BTreeMap<ResourceName, Written>,
+    #[serde(default)]
+    preempt: bool,
 }
 
 fn read(file: &Path, now: &Zoned) -> Result<Vec<JobEntry>, CliError> {
@@ -115,6 +118,7 @@ fn read(file: &Path, now: &Zoned) -> Result<Vec<JobEntry>, CliError> {
             deadline: deadline.transpose()?,
             hosts: job.hosts.unwrap_or(1),
             amounts,
+            preempt: job.preempt,
         })
     };
     jobs.job.into_iter().enumerate().map(entry).collect()
@@ -124,7 +128,9 @@ fn read(file: &Path, now: &Zoned) -> Result<Vec<JobEntry>, CliError> {
 pub(super) fn jobs_text(jobs: &[JobView], look: &Look) -> String {
     let time = |time: Option<_>| or_dash(time.map(|time| format_time(time, &look.zone)).unwrap_or_default());
     let row = |job: &JobView| {
+        let is_to_stop = job.start.zip(job.end).is_some_and(|(start, end)| start + job.length_s > end);
         let state = match (job.state, job.is_late) {
+            _ if is_to_stop => "runs, to stop",
             (JobState::Waits, false) => "waits",
             (JobState::Waits, true) => "waits, late",
             (JobState::Runs, false) => "runs",

@@ -151,7 +151,7 @@ fn queued(entry: JobEntry, site: &SiteId, now: Time) -> Result<QueuedJob, (&'sta
     // Its name is no other's: those that are entered by hand have none of the feed.
     let request = RequestId::new(&format!("feed-{}", name(&id)?)).map_err(|error| ("id", error.to_string()))?;
     let attempt = AttemptId { entry_point: site.clone(), request, attempt: 0 };
-    Ok(QueuedJob { attempt, arrival: now, length, deadline, hosts, amounts })
+    Ok(QueuedJob { attempt, arrival: now, length, deadline, hosts, amounts, preempt: false, first_begun: None })
 }
 
 fn checked(

@@ -154,6 +154,11 @@ fn queued() -> QueuedJob {
     serde_json::from_str(text).unwrap()
 }
 
+/// One that was stopped, and waits again.
+fn stopped() -> QueuedJob {
+    QueuedJob { preempt: true, first_begun: Some(Time(7)), ..queued() }
+}
+
 fn waiting() -> WaitingRecord {
     let key = "00".repeat(32);
     let text = format!(
@@ -202,6 +207,7 @@ fn one_of_each() -> Vec<(String, Entry)> {
         ("tied", Change::Tied(Box::new(tied()))),
         ("untie", Change::Untie(tied().id)),
         ("queue", Change::Ledger(Record::Queue(queued()))),
+        ("queue stopped job", Change::Ledger(Record::Queue(stopped()))),
         ("dequeue", Change::Ledger(Record::Dequeue(queued().attempt))),
         ("known peers", Change::KnownPeers(vec!["/ip4/192.0.2.1/tcp/1".to_owned()])),
     ];

@@ -1,5 +1,5 @@
-//! Jobs of owners: none is lost once it was acknowledged, none begins twice, none is planned or runs where something is promised, and
-//! holds cost them no more than their owner allows.
+//! Jobs of owners: none is lost once it was acknowledged, none begins anew unless its owner allows it to be stopped, none is planned or runs
+//! where something is promised, and holds cost them no more than their owner allows.
 //!
 //! Invariant: goes by what owners have ordered, by disks, and by sums of its own; what the ledger has reckoned is not asked for.
 
@@ -53,16 +53,31 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
         }
     }
     shown.booked = ledger.bookings().map(|booking| (booking.attempt.clone(), booking.grants.clone())).collect();
+    let stopped = grid.truth.shown_at(node).and_then(|before| stopped(before, &shown));
+    let stopped = stopped.filter(|attempt| !grid.truth.may_stop(attempt)).cloned();
     let over = capacity::check_planned(&grid.nodes[node], ledger, &planned, now).err();
     let cost = grid.truth.shown_at(node).and_then(|before| excess(before, &shown, percent));
     if let Some(job) = begins_again {
         grid.violate("an own job begins once", Some(&job), format!("s{node} would begin it again"));
+    } else if let Some(job) = stopped {
+        let what = format!("s{node} has stopped it, or is about to");
+        grid.violate("an own job that runs is stopped only where its owner allows it", Some(&job.request), what);
     } else if let Some((job, what)) = over.map(|found| *found) {
         grid.violate("own jobs are planned beside what is promised", Some(&job), format!("s{node}: {what}"));
     } else if let Some(what) = cost {
         grid.violate("holds cost the own queue no more than its owner allows", None, format!("s{node}: {what}"));
     }
     grid.truth.note_shown(node, shown);
+}
+
+/// An own job that has less time than before, although it is there.
+fn stopped<'a>(before: &'a Shown, after: &Shown) -> Option<&'a AttemptId> {
+    let end = |grants: &[Grant]| grants.iter().map(|grant| grant.window.end).max();
+    let is_stopped = |(attempt, grants): &(&AttemptId, &Vec<Grant>)| {
+        let is_shorter = after.booked.get(*attempt).is_some_and(|now| end(now) < end(grants));
+        after.waits.contains_key(*attempt) || is_shorter && attempt.attempt == 0
+    };
+    before.booked.iter().find(is_stopped).map(|(attempt, _)| attempt)
 }
 
 /// What is wrong where nothing but holds of users has come: more own jobs are late than may be.

@@ -84,7 +84,7 @@ fn free_hosts(
         let Some(running) = node.running().filter(|_| !has_evicted && !node.is_draining) else { continue };
         let ledger = &running.machines.ledger;
         // What own jobs would lose by it is not worked out here.
-        let may_lose = ledger.has_waiting_jobs();
+        let may_lose = ledger.has_jobs_to_move();
         if may_lose || ledger.bookings().any(|booking| booking.attempt.request == *id) {
             continue;
         }

@@ -3,11 +3,13 @@
 //! Invariant: what is left for good without a reason keeps the grid from ever being settled, so it is found when the
 //! time for that is over. The reasons that are accepted are in [`is_justified`].
 
+use std::collections::BTreeSet;
+
 use broker::{
     ids::{RequestId, SiteId},
     ledger::{Booking, BookingState, Books},
     negotiation::{Negotiation, Reservation, Stage},
-    protocol::AttemptStatus,
+    protocol::{AttemptId, AttemptStatus},
     time::{Millis, Span},
 };
 
@@ -188,10 +190,15 @@ pub fn check_books(grid: &mut Grid) {
     let mut found = None;
     for (index, node) in grid.nodes.iter().enumerate() {
         let Some(running) = node.running() else { continue };
-        for host in running.machines.ledger.hosts() {
+        let ledger = &running.machines.ledger;
+        for host in ledger.hosts() {
             let mut sum = host.own().clone();
             let confirmed = |booking: &&Booking| !matches!(booking.state, BookingState::Held { .. });
-            for booking in running.machines.ledger.bookings().filter(confirmed) {
+            // Others do not see own jobs that may be stopped.
+            let may_stop: BTreeSet<&AttemptId> =
+                ledger.own_jobs().filter(|own| own.job.preempt).map(|own| &own.job.attempt).collect();
+            let is_shown = |booking: &&Booking| confirmed(booking) && !may_stop.contains(&booking.attempt);
+            for booking in ledger.bookings().filter(is_shown) {
                 for grant in booking.grants.iter().filter(|grant| *grant.host() == host.host().id) {
                     sum.add(grant.window, &grant.amounts);
                 }

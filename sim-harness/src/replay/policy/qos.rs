@@ -85,6 +85,7 @@ impl QosPlan {
             hosts: known.shape.hosts as usize,
             amounts: amounts(known.shape.processors_per_host, known.shape.memory_per_host_kib),
             starts_alone: known.shape.is_exclusive,
+            not_before_s: i64::MIN,
             clusters: clusters.filter(|cluster| known.may_run_on(*cluster)).map(ClusterIndex::at).collect(),
         }
     }
