@@ -435,10 +435,7 @@ fn moldable_requests_share_equal_hosts_and_one_that_is_too_large_waits() {
 #[test]
 fn what_is_in_time_only_when_it_is_scaled_is_placed() {
     let planner = planner(r#"{"id":"h","site":"s","resources":{"cpu":4000}}"#);
-    let one = line(
-        "a",
-        r#""hosts":1,"duration":3600,"earliest":0,"deadline":2000,"per_host":{"cpu":1000},"scale":[500,2000]"#,
-    );
+    let one = line("a", r#""hosts":1,"duration":3600,"earliest":0,"deadline":2000,"scale":[500,2000]"#);
     let best = answer(&planner, &[one], "colocate:best", Options::default());
     assert_eq!(placed(&best).len(), 1, "{best:?}");
     assert!((1800..=2000).contains(&best.batch.run_time), "{best:?}");
@@ -452,9 +449,8 @@ fn hosts_that_serve_no_request_of_the_batch_are_as_if_they_were_not_there() {
            {"id":"h2","site":"s","resources":{"cpu":9000},"attributes":{"arch":"y"}}"#,
     );
     let of = |arch: &str, cpu: u32| {
-        line(
-            "a",
-            &format!(r#""hosts":1,"duration":600,"earliest":0,"per_host":{{"cpu":{cpu}}},"attributes":{{{arch}}}"#),
+        format!(
+            r#"{{"id":"a","hosts":1,"duration":600,"earliest":0,"per_host":{{"cpu":{cpu}}},"attributes":{{{arch}}}}}"#
         )
     };
     for policy in ["colocate:set", "colocate:partition", "colocate:best"] {
