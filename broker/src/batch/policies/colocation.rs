@@ -19,7 +19,7 @@ use crate::{
     },
     demand::{Demand, Unmet},
     phases::Candidate,
-    plan::Plan,
+    plan::{Absence, Plan},
     request::Request,
     resources::{ResourceName, amount_of},
     scale::Factor,
@@ -243,7 +243,7 @@ fn problem(run: &Run<'_>, names: &[ResourceName], requests: &[usize]) -> Problem
 fn plans(run: &mut Run<'_>, requests: &[usize], placed: &Placed) -> Vec<Option<Plan>> {
     let mut plans = vec![None; run.requests.len()];
     for (at, placement) in requests.iter().zip(placed) {
-        run.reasons[*at] = "no start was found for it beside the others".to_owned();
+        run.reasons[*at] = Some(Absence::Crowded);
         let Some(Placement { start, factor, hosts }) = placement else {
             // The planner of single requests knows of more than this reason.
             let _ = run.plan(*at, false);
