@@ -10,7 +10,7 @@ use broker::{
     ids::{HostId, RequestId, SiteId},
     ledger::{Booking, BookingState, Books, HostLedger},
     protocol::{Grant, LedgerVersion},
-    resources::{Amounts, Attributes, ResourceName},
+    resources::{Amounts, Attributes, ResourceName, amount_of},
     schedule::Schedule,
     time::{Millis, Span, Time, Window},
     trust::PublicKey,
@@ -415,19 +415,21 @@ fn hosts_of(view: &broker::view::SiteView, now: Time, monotonic: Millis) -> Vec<
             prices,
             next_prices,
             conditions: ConditionsView::of(&host.tariff.conditions),
-            free_now: schedule.map(|schedule| free_at(&host.capacity, schedule, now)),
+            free_now: schedule.map(|schedule| free_at(host, schedule, now)),
             schedule_age_s: known.map(|known| (monotonic - known.learnt).0 / 1000),
         }
     };
     advert.hosts.iter().map(host_view).collect()
 }
 
-fn free_at(capacity: &Amounts, schedule: &Schedule, at: Time) -> Amounts {
+/// What is free of a host, and promised by its owner.
+fn free_at(host: &broker::host::Host, schedule: &Schedule, at: Time) -> Amounts {
+    let above_share = host.tariff.conditions.above_share(&host.capacity).unwrap_or_default();
     let free = |(name, capacity): (&ResourceName, &Amount)| {
         let used = schedule.occupancy(name).map_or(Amount::ZERO, |occupancy| occupancy.used_at(at));
-        (name.clone(), capacity.saturating_sub(used))
+        (name.clone(), capacity.saturating_sub(used).saturating_sub(amount_of(&above_share, name)))
     };
-    capacity.iter().map(free).collect()
+    host.capacity.iter().map(free).collect()
 }
 
 #[derive(Debug, Serialize, ToSchema)]
