@@ -317,6 +317,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_with_a_file_names_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("s.toml");
+        fs::write(&file, "[[shapes]]\nhosts = 0\nduration = \"1h\"\n").unwrap();
+        let error = read(&format!("--request {}", file.display())).unwrap_err();
+        assert!(error.contains("s.toml: shapes[0].hosts"), "{error}");
+    }
+
+    #[test]
     fn flags_win_over_the_lines_of_a_script() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("job.sh");
