@@ -22,6 +22,7 @@ pub enum BatchObjective {
     /// The sum of the costs.
     Cost,
     /// The sum of the lengths of all seats.
+    #[serde(alias = "host-time")]
     HostTime,
     /// The sum over the requests of their latest ends.
     #[default]
@@ -29,6 +30,7 @@ pub enum BatchObjective {
     /// The latest end of all.
     Makespan,
     /// The sum over the hosts of their last ends.
+    #[serde(alias = "run-time")]
     RunTime,
 }
 

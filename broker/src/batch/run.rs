@@ -13,7 +13,7 @@ use crate::{
     ids::ShapeNumber,
     offline::{Asked, OfflinePlanner},
     phases::{Job, PhaseStopwatch},
-    plan::{Plan, PlanOutcome},
+    plan::{Absence, Plan, PlanOutcome},
     request::{ObjectiveKind, Request},
     shapes,
     time::Time,
@@ -34,7 +34,7 @@ pub struct Run<'a> {
     /// What the phases took for each request, in microseconds.
     pub(super) phases_us: Vec<[f64; 5]>,
     /// By request: why the planner last had no answer.
-    pub(super) reasons: Vec<String>,
+    pub(super) reasons: Vec<Option<Absence>>,
     /// What the policy proved: no plan of all requests has a smaller value.
     pub(super) proven: Option<i64>,
     /// Who waits for the answer.
@@ -58,7 +58,7 @@ impl<'a> Run<'a> {
             left: options.budget,
             alternatives: Vec::new(),
             phases_us: vec![[0.0; 5]; requests.len()],
-            reasons: vec![String::new(); requests.len()],
+            reasons: vec![None; requests.len()],
             proven: None,
             watch,
             stopwatch: PhaseStopwatch::new(watch.clock),
@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
         let placed = self.alternatives.iter().filter(|found| found.chosen).count();
         let goes_on = (self.watch.goes_on)(Progress { placed, value: None });
         if !goes_on {
-            self.reasons[request] = "the search was ended before its turn".to_owned();
+            self.reasons[request] = Some(Absence::Ended);
         }
         goes_on
     }
@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
         match outcome {
             PlanOutcome::Allocated(plan) => Some(plan),
             PlanOutcome::Rejected(rejection) => {
-                self.reasons[request] = rejection.reason.detail();
+                self.reasons[request] = Some(Absence::Excluded(Box::new(rejection.reason)));
                 None
             }
         }

@@ -15,8 +15,8 @@ use crate::model::{
     request::ObjectiveKind,
     resources::{Amounts, ResourceName},
     scale::Factor,
-    tariff::Agreement,
-    time::{Time, Window},
+    tariff::{Agreement, Parts},
+    time::{Span, Time, Window},
     traffic::{Loads, Traffic},
     variant::Variant,
 };
@@ -224,6 +224,41 @@ impl CutCounts {
     }
 }
 
+/// What keeps hosts from a start, beside what is booked on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The request's deadline: a seat would end after it.
+    Deadline(Time),
+    /// The owner's least notice: a seat would start before it.
+    Notice(Span),
+    /// The owner's horizon: a seat would end behind it.
+    Horizon(Span),
+    /// The owner's share: a seat wants more of the host.
+    Share(Parts),
+    /// The request's limit of sites: none so few have hosts enough.
+    SitesMax(u64),
+}
+
+impl Limit {
+    fn words(self, show_time: &dyn Fn(Time) -> String) -> String {
+        let span = |Span(seconds)| match [(86_400, "d"), (3_600, "h"), (60, "min")]
+            .iter()
+            .find(|(unit, _)| seconds % unit == 0)
+        {
+            Some((unit, name)) => format!("{}{name}", seconds / unit),
+            None => format!("{seconds}s"),
+        };
+        match self {
+            Limit::Deadline(deadline) => format!("deadline {}", show_time(deadline)),
+            Limit::Notice(least) => format!("least notice {}", span(least)),
+            Limit::Horizon(horizon) => format!("horizon {}", span(horizon)),
+            Limit::Share(Parts(share)) => format!("share {} %", f64::from(share) / 10.0),
+            Limit::SitesMax(most) => format!("sites_max {most}"),
+        }
+    }
+}
+
 /// The start that came nearest to a solution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NearestMiss {
@@ -234,6 +269,23 @@ pub struct NearestMiss {
     /// Resources of which even the N hosts with the most have too little, and by how much. Empty although enough hosts
     /// are available: no N of them reach all totals at once.
     pub short: Vec<(ResourceName, Amount)>,
+    /// What keeps how many of the other hosts from it, a host counted once; what keeps most first, and not all where these are many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cuts: Vec<(Limit, u64)>,
+}
+
+/// Why a batch has found no alternative for a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Absence {
+    /// It asks more of a host than any has, in words.
+    TooLarge(String),
+    /// This excludes it in the hosts and the money that were left for it.
+    Excluded(Box<Reason>),
+    /// The search was ended before its turn.
+    Ended,
+    /// No start was found for it beside the others.
+    Crowded,
 }
 
 /// What excluded a request.
@@ -283,8 +335,8 @@ pub enum Reason {
     Postponed {
         /// Alternatives that were found, of which none was chosen.
         alternatives: u64,
-        /// Why none was found, for people.
-        because: String,
+        /// Why none was found, where none was.
+        because: Option<Absence>,
     },
     /// Enough hosts are free at some starts, and everywhere the sites' links do not bear the traffic between them.
     Uplink {
@@ -398,7 +450,15 @@ impl Reason {
                 show_time(*latest),
                 show_time(*earliest)
             ),
-            Reason::Postponed { alternatives: 0, because } => format!("left for another batch: {because}"),
+            Reason::Postponed { alternatives: 0, because } => {
+                let because = match because {
+                    Some(Absence::Excluded(reason)) => reason.detail_by(show_time),
+                    Some(Absence::TooLarge(what)) => what.clone(),
+                    Some(Absence::Ended) => "the search was ended before its turn".to_owned(),
+                    Some(Absence::Crowded) | None => "no start was found for it beside the others".to_owned(),
+                };
+                format!("left for another batch: {because}")
+            }
             Reason::Postponed { alternatives, .. } => {
                 format!("left for another batch: none of {alternatives} alternatives is part of the best choice")
             }
@@ -419,7 +479,10 @@ fn describe(nearest: &NearestMiss, asked: u64, show_time: impl Fn(Time) -> Strin
         // Writing to a String cannot fail.
         let _ = write!(text, "; {resource} short by {}", format_amount(resource, *missing));
     }
-    if nearest.short.is_empty() && available >= asked {
+    if !nearest.cuts.is_empty() {
+        let cuts = nearest.cuts.iter().map(|(limit, hosts)| format!("{} {hosts}", limit.words(&show_time)));
+        let _ = write!(text, "; hosts cut by {}", cuts.collect::<Vec<_>>().join(", "));
+    } else if nearest.short.is_empty() && available >= asked {
         text.push_str("; every total alone could be met, all of them at once could not");
     }
     text
@@ -439,7 +502,7 @@ impl PlanOutcome {
     /// That a strategy has found no plan; it says neither why nor that there is none.
     #[must_use]
     pub fn unexplained(start: Time, asked: usize) -> PlanOutcome {
-        let nearest = NearestMiss { start, hosts_available: 0, short: Vec::new() };
+        let nearest = NearestMiss { start, hosts_available: 0, short: Vec::new(), cuts: Vec::new() };
         let reason = Reason::SearchLimit { asked: asked as u64, nearest };
         PlanOutcome::Rejected(Rejection { reason, start_proven: false })
     }

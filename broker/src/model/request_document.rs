@@ -53,6 +53,7 @@ pub enum ObjectiveKind {
     /// The longest seat.
     Runtime,
     /// The sum of the seats' lengths.
+    #[serde(alias = "host-time")]
     HostTime,
     /// The sum of the seats' costs.
     Cost,

@@ -129,6 +129,9 @@ impl Conditions {
                 return wrong(key, &format!("expected at most {} %, got {} %", most.0 / 10, step.part.0 / 10));
             }
         }
+        if !self.refunds.is_sorted_by(|a, b| a.part <= b.part) {
+            return wrong("refund", "a cancellation with longer notice gives back less: the percents must not fall");
+        }
         if self.horizon.is_some_and(|horizon| horizon < self.notice_min) {
             return wrong("horizon", "it is below the least notice, so nothing could be reserved");
         }
@@ -138,21 +141,25 @@ impl Conditions {
         }
     }
 
+    /// What the owner of a host with this capacity never promises of it; none without a share.
+    #[must_use]
+    pub fn above_share(&self, capacity: &Amounts) -> Option<Amounts> {
+        let share = self.share_max?;
+        let rest = |amount: &Amount| {
+            let given = u128::from(amount.0) * u128::from(share.0.min(1000)) / 1000;
+            // At most the amount itself.
+            Amount(amount.0 - given as u64)
+        };
+        Some(capacity.iter().map(|(name, amount)| (name.clone(), rest(amount))).collect())
+    }
+
     /// What the owner of a host with this capacity keeps back at `now`: all of it before the least notice and after the horizon, and what is
     /// above the share at any time.
     #[must_use]
     pub fn kept_back(&self, capacity: &Amounts, now: Time) -> Vec<(Window, Amounts)> {
-        let all_but = |share: Parts| {
-            let rest = |amount: &Amount| {
-                let given = u128::from(amount.0) * u128::from(share.0.min(1000)) / 1000;
-                // At most the amount itself.
-                Amount(amount.0 - given as u64)
-            };
-            capacity.iter().map(|(name, amount)| (name.clone(), rest(amount))).collect::<Amounts>()
-        };
         let before = Window { start: now, end: now + self.notice_min };
         let after = self.horizon.map(|horizon| Window { start: now + horizon, end: Time::MAX });
-        let always = self.share_max.map(|share| (Window { start: now, end: Time::MAX }, all_but(share)));
+        let always = self.above_share(capacity).map(|above| (Window { start: now, end: Time::MAX }, above));
         let whole = [Some(before), after].into_iter().flatten().map(|window| (window, capacity.clone()));
         whole.chain(always).filter(|(window, _)| window.start < window.end).collect()
     }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     amount::Amount,
     host::{Host, Speed},
-    ids::HostId,
+    ids::{HostId, SeatNumber},
     plan::{CutCounts, Reason},
     protocol::{FoundBooking, HostState, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
@@ -35,21 +35,26 @@ fn used(mbps: u64) -> Schedule {
     schedule
 }
 
+/// A free host with one core.
+fn linked_host(of: &str, id: &str, speed: u32) -> FoundHost {
+    FoundHost {
+        site: site(of),
+        host: Host {
+            id: HostId::new(id).unwrap(),
+            capacity: Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(1_000))]),
+            attributes: Default::default(),
+            speed: Speed::try_from(speed).unwrap(),
+            tariff: Default::default(),
+        },
+        schedule: Schedule::default(),
+        version: version(0),
+    }
+}
+
 impl Run {
     /// Sites with a host each, of this speed, and an uplink of 100 Mbit/s of which so much is used.
     fn find_linked(&mut self, now: u64, sites: &[(&str, u32, u64)]) {
-        let host = |(name, speed, _): &(&str, u32, u64)| FoundHost {
-            site: site(name),
-            host: Host {
-                id: HostId::new("h").unwrap(),
-                capacity: Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(1_000))]),
-                attributes: Default::default(),
-                speed: Speed::try_from(*speed).unwrap(),
-                tariff: Default::default(),
-            },
-            schedule: Schedule::default(),
-            version: version(0),
-        };
+        let host = |(name, speed, _): &(&str, u32, u64)| linked_host(name, "h", *speed);
         let link = |(name, _, mbps): &(&str, u32, u64)| (site(name), Uplink::with_schedule(Amount(100), &used(*mbps)));
         // As phase I does.
         let needs = self.negotiation.wanted().host_needs();
@@ -182,4 +187,63 @@ fn a_node_that_takes_over_keeps_only_seats_that_end_together() {
     run.answer("e", Purpose::Hold, held(7));
     run.answer("e", Purpose::Confirm, confirmed(7));
     assert_eq!(run.hosts(), ["a", "e"]);
+}
+
+#[test]
+fn an_uplink_that_shrinks_leaves_hosts_that_serve_again() {
+    let asked = || {
+        let text = r#"{"hosts":4,"work":60,"per_host":{"cpu":700},"traffic":{"mbps":40}}"#;
+        let request: Request = serde_json::from_str(text).unwrap();
+        let id = record().id;
+        let authorization = trust::testing::authorize(1, &site("e"), &id, &request);
+        RequestRecord::arrived(id, "ada".to_owned(), request, authorization, 0, (Time(30_000), Time(30_000)))
+    };
+    let grid = |run: &mut Run, now, (of_a, used_of_a): (usize, u64), (of_b, mbps_of_b): (usize, u64)| {
+        let hosts = (0..of_a).map(|at| ("a", at)).chain((0..of_b).map(|at| ("b", at)));
+        let found = Found {
+            hosts: hosts.map(|(name, at)| linked_host(name, &format!("{name}{at}"), 1000)).collect(),
+            uplinks: [("a", 100, used_of_a), ("b", mbps_of_b, 0)]
+                .map(|(name, mbps, mbps_used)| (site(name), Uplink::with_schedule(Amount(mbps), &used(mbps_used))))
+                .into_iter()
+                .collect(),
+            quoting: Default::default(),
+            known_hosts: 9,
+            without_schedule: 0,
+            cut: CutCounts::default(),
+        };
+        run.negotiation.handle(at(now), Event::Found(found), &mut ());
+        run.drain();
+    };
+    for (mbps, serves) in [(45, true), (39, false)] {
+        let mut run = Run::new(asked(), false);
+        grid(&mut run, 10, (2, 0), (2, 60));
+        run.all_hold_and_confirm(&["a", "b"]);
+        assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)), "{:?}", run.wanted());
+        let due = run.wake();
+        let told = |seats: &[u32]| SiteAnswer::Booked {
+            seats: seats.iter().map(|seat| SeatNumber(*seat)).collect(),
+            places: Vec::new(),
+            is_settled: !seats.is_empty(),
+            before: None,
+            others: Vec::new(),
+            charged: Default::default(),
+            version: version(1),
+            receipt: None,
+        };
+        run.inspected(due, "a", Ok(told(&[0, 1])));
+        // Two of its hosts would put 54 Mbit/s on it.
+        run.inspected(due, "b", Ok(told(&[])));
+        // Another host of a, and the two of b are free again. What finds no plan looks once more.
+        for _ in 0..if serves { 1 } else { 2 } {
+            grid(&mut run, due, (3, 54), (2, mbps));
+        }
+        if serves {
+            let asked: Vec<(String, u32)> = run.seats_asked().into_iter().map(|(site, seat, _)| (site, seat)).collect();
+            assert_eq!(asked, [("a".to_owned(), 2), ("b".to_owned(), 3)], "{:?}", run.wanted());
+        } else {
+            let failure = run.negotiation.record().reservation.as_ref().unwrap().failure.clone();
+            let Some(Outcome::Rejected { reason, .. }) = failure else { panic!("{failure:?}") };
+            assert!(matches!(&reason, Reason::Uplink { site: short, .. } if *short == site("b")), "{reason:?}");
+        }
+    }
 }

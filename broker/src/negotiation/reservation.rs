@@ -265,15 +265,18 @@ impl Reservation {
         let shape = self.plan.shape;
         let demand = request.demand_of(self.plan.variant())?;
         let host_of = |seat: &Seat| (seat.site.clone(), seat.host().clone());
+        // A site that answers says itself what its hosts and its uplink have left. It may have taken back only what its uplink no longer
+        // bears, and of these hosts some may still serve. One that is silent says nothing.
+        let is_silent = |seat: &&Seat| self.lost.get(&seat.number) == Some(&Loss::SiteSilent);
+        let silent = self.plan.seats.iter().filter(is_silent);
         if repair == Repair::Move {
-            let avoid = self.lost.keys().filter_map(|number| self.plan.seat(*number)).map(host_of).collect();
+            let avoid = silent.map(host_of).collect();
             let budget = self.budget_left(request, knows_all);
             let (numbers, demand) = (demand.numbers().collect(), demand.into_owned());
             let problem = Problem::of(request, (earliest, latest)).narrowed(shape, demand, numbers);
-            return Some(Problem { avoid, budget, ..problem });
+            return Some(Problem { avoid, budget, is_repair: true, ..problem });
         }
-        // The lost hosts as well as those that are kept.
-        let avoid: BTreeSet<(SiteId, HostId)> = self.plan.seats.iter().map(host_of).collect();
+        let avoid: BTreeSet<(SiteId, HostId)> = silent.chain(self.kept()).map(host_of).collect();
         let numbers = self.missing_seats(request);
         let missing = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
         let demand = demand.rest(
@@ -284,7 +287,7 @@ impl Reservation {
         let kept_sites = self.kept().map(|seat| seat.site.clone()).collect();
         let (start, budget) = (self.plan.start, self.budget_left(request, knows_all));
         let problem = Problem::of(request, (start, start)).narrowed(shape, demand, numbers);
-        Some(Problem { kept_sites, avoid, budget, ..problem })
+        Some(Problem { kept_sites, avoid, budget, is_repair: true, ..problem })
     }
 }
 

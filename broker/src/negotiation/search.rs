@@ -53,8 +53,10 @@ pub(super) struct Problem {
     pub(super) effort: Option<Effort>,
     /// Sites of the seats that are not to be replaced.
     pub(super) kept_sites: BTreeSet<SiteId>,
-    /// Hosts that must not be chosen: they are part of the reservation, or were lost.
+    /// Hosts that must not be chosen: they are part of the reservation, or of a silent site.
     pub(super) avoid: BTreeSet<(SiteId, HostId)>,
+    /// A reservation stands, which this makes whole again.
+    pub(super) is_repair: bool,
 }
 
 impl Problem {
@@ -93,6 +95,7 @@ impl Problem {
             effort: request.effort(),
             kept_sites: BTreeSet::new(),
             avoid: BTreeSet::new(),
+            is_repair: false,
         }
     }
 }
@@ -341,8 +344,7 @@ impl Search {
     fn proposal_of(&self, found: &Found, plan: Plan) -> Proposal {
         let sites: BTreeSet<&SiteId> = plan.seats.iter().map(|seat| &seat.site).collect();
         let version = found.hosts.iter().find(|host| sites.contains(&host.site)).map(|host| host.version);
-        let is_whole = self.problem.avoid.is_empty();
-        let version = version.filter(|_| is_whole && sites.len() == 1 && self.attempts == 0);
+        let version = version.filter(|_| !self.problem.is_repair && sites.len() == 1 && self.attempts == 0);
         Proposal { plan, incarnation: version.map(|version| version.incarnation) }
     }
 

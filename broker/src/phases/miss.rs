@@ -3,8 +3,21 @@
 //! Invariant: scores come from the bounds that closed a start or a stride, so they cost nothing extra; only the winners
 //! are looked at closely, once.
 
-use super::{bounds::Picker, problem::Problem};
-use crate::{amount::Amount, plan::NearestMiss, time::Time};
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use super::{
+    bounds::Picker,
+    problem::{Problem, SiteLimit},
+};
+use crate::{
+    amount::Amount,
+    plan::{Limit, NearestMiss},
+    tariff::Parts,
+    time::Time,
+};
+
+/// So many limits are named that keep hosts from a start.
+const CUTS_MAX: usize = 3;
 
 /// A start and how near it came: the part of the scarcest total that is in reach, or less than 0 for too few hosts.
 #[derive(Clone, Copy)]
@@ -76,5 +89,61 @@ pub(crate) fn look(problem: &Problem<'_>, start: Time, picker: &mut Picker) -> (
     if available < problem.pick {
         score = Miss::too_few(available, problem.pick);
     }
-    (score, NearestMiss { start, hosts_available: available as u64, short })
+    let cuts = if short.is_empty() { cuts(problem, start, &slot.hosts) } else { Vec::new() };
+    (score, NearestMiss { start, hosts_available: available as u64, short, cuts })
+}
+
+/// What keeps how many hosts from a start at which these are available.
+fn cuts(problem: &Problem<'_>, start: Time, available: &[u32]) -> Vec<(Limit, u64)> {
+    let mut counts: BTreeMap<Limit, u64> = BTreeMap::new();
+    if available.len() < problem.pick {
+        let is_available = |host: &usize| available.binary_search(&(*host as u32)).is_ok();
+        let others = (0..problem.hosts.len()).filter(|host| !is_available(host));
+        for limit in others.filter_map(|host| limit_of(problem, start, host)) {
+            *counts.entry(limit).or_default() += 1;
+        }
+    } else if let Some(limit) = &problem.sites {
+        let (mut best, mut at_site) = (0, vec![0; limit.count]);
+        for host in available {
+            match limit.of[*host as usize] {
+                SiteLimit::KEPT => best += 1,
+                site => at_site[site as usize] += 1,
+            }
+        }
+        at_site.sort_unstable_by(|one: &usize, other| other.cmp(one));
+        best += at_site.iter().take(limit.most).sum::<usize>();
+        if best < problem.pick {
+            counts.insert(Limit::SitesMax(limit.most as u64), (available.len() - best) as u64);
+        }
+    }
+    let mut counts: Vec<(Limit, u64)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, hosts)| Reverse(*hosts));
+    counts.truncate(CUTS_MAX);
+    counts
+}
+
+/// What keeps a host from a start, beside what is booked on it.
+fn limit_of(problem: &Problem<'_>, start: Time, host: usize) -> Option<Limit> {
+    let (latest, length) = (problem.latest(host), problem.lengths[host]);
+    // A host that is too slow for the length at hand is none that the deadline cuts.
+    if start.0 > latest && latest != i64::MIN {
+        return Some(Limit::Deadline(Time(latest + length)));
+    }
+    let (now, conditions) = (problem.asked_at?, &problem.hosts[host].host.tariff.conditions);
+    if start < now + conditions.notice_min {
+        return Some(Limit::Notice(conditions.notice_min));
+    }
+    let behind = |horizon| start.0.saturating_add(length) > (now + horizon).0;
+    if let Some(horizon) = conditions.horizon.filter(|horizon| behind(*horizon)) {
+        return Some(Limit::Horizon(horizon));
+    }
+    let width = problem.width();
+    let is_above = |Parts(share): Parts| {
+        let above = |resource: usize| {
+            let given = i128::from(problem.capacity[host * width + resource]) * i128::from(share) / 1000;
+            i128::from(problem.minimum[resource]) > given
+        };
+        problem.is_exclusive() && share < 1000 || (0..problem.resources.len()).any(above)
+    };
+    conditions.share_max.filter(|share| is_above(*share)).map(Limit::Share)
 }

@@ -202,7 +202,7 @@ impl Run<'_> {
                         nearest = Some(other);
                     }
                 }
-                let none = NearestMiss { start: job.earliest, hosts_available: 0, short: Vec::new() };
+                let none = NearestMiss { start: job.earliest, hosts_available: 0, short: Vec::new(), cuts: Vec::new() };
                 Reason::NoWindow { asked, nearest: nearest.unwrap_or(none) }
             }
         }

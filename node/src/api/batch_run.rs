@@ -47,6 +47,7 @@ use crate::{
         StoreError,
         waiting::{HowEnded, WaitingEnd, WaitingRecord},
     },
+    text::words::reason_text,
     trust::Scope,
 };
 
@@ -215,7 +216,7 @@ async fn plan(state: &Arc<ApiState>, how: How, due: Vec<Due>) -> Result<(BatchLi
         match line.outcome {
             PlanOutcome::Allocated(plan) => placed.push((one, HandedPlan::from(plan))),
             PlanOutcome::Rejected(rejection) => {
-                reasons.insert(one.asked.id, rejection.reason.detail());
+                reasons.insert(one.asked.id, reason_text(&rejection.reason));
             }
         }
     }

@@ -10,7 +10,7 @@ use broker::{
     ids::{HostId, RequestId, SiteId},
     ledger::{Booking, BookingState, Books, HostLedger},
     protocol::{Grant, LedgerVersion},
-    resources::{Amounts, Attributes, ResourceName},
+    resources::{Amounts, Attributes, ResourceName, amount_of},
     schedule::Schedule,
     time::{Millis, Span, Time, Window},
     trust::PublicKey,
@@ -403,10 +403,8 @@ fn hosts_of(view: &broker::view::SiteView, now: Time, monotonic: Millis) -> Vec<
         Schedules::Unknown => None,
     };
     let host_view = |host: broker::host::Host| {
-        let free_now = known.map(|known| match known.by_host.get(&host.id) {
-            Some(schedule) => free_at(&host.capacity, schedule, now),
-            None => host.capacity.clone(),
-        });
+        let is_free = Schedule::default();
+        let free_now = known.map(|known| free_at(&host, known.by_host.get(&host.id).unwrap_or(&is_free), now));
         let (prices, next_prices) = present_and_next(&host.tariff.prices, now);
         HostView {
             site: advert.site.clone(),
@@ -425,12 +423,14 @@ fn hosts_of(view: &broker::view::SiteView, now: Time, monotonic: Millis) -> Vec<
     advert.hosts.iter().map(host_view).collect()
 }
 
-fn free_at(capacity: &Amounts, schedule: &Schedule, at: Time) -> Amounts {
+/// What is free of a host, and promised by its owner.
+fn free_at(host: &broker::host::Host, schedule: &Schedule, at: Time) -> Amounts {
+    let above_share = host.tariff.conditions.above_share(&host.capacity).unwrap_or_default();
     let free = |(name, capacity): (&ResourceName, &Amount)| {
         let used = schedule.occupancy(name).map_or(Amount::ZERO, |occupancy| occupancy.used_at(at));
-        (name.clone(), capacity.saturating_sub(used))
+        (name.clone(), capacity.saturating_sub(used).saturating_sub(amount_of(&above_share, name)))
     };
-    capacity.iter().map(free).collect()
+    host.capacity.iter().map(free).collect()
 }
 
 #[derive(Debug, Serialize, ToSchema)]

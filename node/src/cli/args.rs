@@ -103,7 +103,7 @@ pub enum Command {
     Slots(SlotsArgs),
     /// List requests made through this node
     List(ListArgs),
-    /// Show what hosts have cost, what this site has earned, and what commands have used of what was reserved here
+    /// Show what hosts have cost, what this site has earned, and what commands have used of what was reserved here; Kolo moves no money
     Usage(UsageArgs),
     /// Show one request
     Show(SelectorArgs),

@@ -45,8 +45,9 @@ impl Report for OfRequest {
     }
 }
 
-/// The lines of a reservation: start and end with zone, then a line a site with its hosts and amounts.
-pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) -> String {
+/// The lines of a reservation: start and end with zone, then a line a site with its hosts and amounts. Of one that was planned within a
+/// budget it says so.
+pub fn reservation_text(head: &str, (reservation, is_within_budget): (&ReservationView, bool), look: &Look) -> String {
     let sites = by_site(&reservation.hosts);
     let mut text = format!(
         "{}: {} at {} from {} to {} ({})\n",
@@ -66,7 +67,7 @@ pub fn reservation_text(head: &str, reservation: &ReservationView, look: &Look) 
         None if reservation.cost.is_zero() => {}
         None => text.push_str(&format!("  costs {} credits\n", reservation.cost)),
     }
-    text.push_str(&format!("  {}\n", quality_text(reservation, &look.zone)));
+    text.push_str(&format!("  {}\n", quality_text(reservation, is_within_budget, &look.zone)));
     text
 }
 
@@ -89,7 +90,7 @@ fn grant_text(grant: &ReservedHost, end: Time, look: &Look) -> String {
 }
 
 /// How good a placement is, in words.
-fn quality_text(plan: &ReservationView, zone: &TimeZone) -> String {
+fn quality_text(plan: &ReservationView, is_within_budget: bool, zone: &TimeZone) -> String {
     let ReservationView { efficiency, efficiency_bound: bound, objective, .. } = plan;
     let seen = plan.hosts_seen.map_or_else(|| "the hosts".to_owned(), |seen| format!("the {}", counted(seen, "host")));
     let shown = |value: i64| match objective.kind {
@@ -97,8 +98,7 @@ fn quality_text(plan: &ReservationView, zone: &TimeZone) -> String {
         ObjectiveKind::Cost => format!("{} credits", Cost(value.unsigned_abs())),
         ObjectiveKind::Runtime | ObjectiveKind::HostTime => format_span(Span(value.unsigned_abs())),
     };
-    // Where nothing costs anything a budget is not worth a word.
-    let seen = if plan.price.is_some() { format!("within the budget among {seen}") } else { format!("among {seen}") };
+    let seen = if is_within_budget { format!("within the budget among {seen}") } else { format!("among {seen}") };
     // What an extension adds is none of the plan's.
     let is_longer = objective.kind == ObjectiveKind::Finish && plan.end > Time(objective.value);
     let name = if is_longer { "planned finish".to_owned() } else { objective.kind.name().replace('_', " ") };
@@ -178,7 +178,11 @@ pub fn progress_text(view: &RequestView) -> String {
 pub fn request_text(view: &RequestView, look: &Look) -> String {
     let mut text = String::new();
     if let Some(reservation) = &view.reservation {
-        text.push_str(&reservation_text(&format!("{} {}", view.state, safe(view.id.as_str())), reservation, look));
+        text.push_str(&reservation_text(
+            &format!("{} {}", view.state, safe(view.id.as_str())),
+            (reservation, view.request.budget().is_some()),
+            look,
+        ));
         text.push_str(&variant_line(&view.request, reservation.variant()));
         text.push_str(&contacts_text(reservation));
     } else {
@@ -266,7 +270,8 @@ mod tests {
     #[test]
     fn a_reservation_reads_as_a_person_would_say_it() {
         let view = view("confirmed", None);
-        let text = reservation_text("reserved r-42", view.reservation.as_ref().unwrap(), &Look::plain(TimeZone::UTC));
+        let text =
+            reservation_text("reserved r-42", (view.reservation.as_ref().unwrap(), false), &Look::plain(TimeZone::UTC));
         assert_eq!(
             text,
             "reserved r-42: 3 hosts at 2 sites from 2025-11-21 08:00:00+00:00 to 2025-11-21 10:00:00+00:00 (2h)\n  \
@@ -322,7 +327,7 @@ mod tests {
     fn what_is_best_and_the_ends_of_hosts_are_shown() {
         let mut plan = view("confirmed", None).reservation.unwrap();
         (plan.start_proven, plan.efficiency) = (false, plan.efficiency_bound);
-        let quality = |plan: &ReservationView| quality_text(plan, &TimeZone::UTC);
+        let quality = |plan: &ReservationView| quality_text(plan, false, &TimeZone::UTC);
         assert_eq!(quality(&plan), "an earlier start may exist; efficiency 0.8150, the best at this start");
         plan.hosts_seen = Some(12);
         plan.objective = ObjectiveValue { kind: ObjectiveKind::HostTime, value: 7200, bound: Some(7200) };
@@ -339,7 +344,7 @@ mod tests {
         assert!(quality(&plan).starts_with("cost 12.50 credits, at best 12.00 credits, among the 12 hosts"));
         (plan.hosts[0].end, plan.hosts[1].cost, plan.cost) = (Time(1_763_715_600), Cost(750), Cost(750));
         plan.price = Some("it costs 0.75 credits of a budget of 1.00: more money changes nothing".to_owned());
-        let priced = reservation_text("reserved", &plan, &Look::plain(TimeZone::UTC));
+        let priced = reservation_text("reserved", (&plan, true), &Look::plain(TimeZone::UTC));
         assert!(
             priced.contains("\n  it costs 0.75 credits of a budget of 1.00: more money changes nothing\n"),
             "{priced}"
@@ -349,11 +354,16 @@ mod tests {
             "{priced}"
         );
         plan.price = None;
-        let text = reservation_text("reserved", &plan, &Look::plain(TimeZone::UTC));
+        plan.objective.kind = ObjectiveKind::Start;
+        plan.start_proven = true;
+        let limited = reservation_text("reserved", (&plan, true), &Look::plain(TimeZone::UTC));
+        assert!(limited.contains("no earlier start exists within the budget among the 12 hosts"), "{limited}");
+        let text = reservation_text("reserved", (&plan, false), &Look::plain(TimeZone::UTC));
         assert!(
             text.contains("h1 cpu=2.4 memory=3GiB until 2025-11-21 09:00:00+00:00; h2 cpu=1 memory=1GiB\n"),
             "{text}"
         );
+        assert!(text.contains("no earlier start exists among the 12 hosts"), "{text}");
         assert!(text.contains("b1 cpu=1 memory=512MiB for 0.75\n  costs 0.75 credits\n"), "{text}");
     }
 }

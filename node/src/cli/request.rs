@@ -32,7 +32,19 @@ const OF_SHAPE: [&str; 3] = ["hosts", "duration", "work"];
 /// # Errors
 /// [`CliError::Usage`] or [`CliError::Document`] with the flag, line or key.
 pub fn checked(script: Option<&Path>, args: &RequestArgs, now: &Zoned) -> Result<Request, CliError> {
-    complete(written(script, args, now)?, now)
+    complete_of(args, written(script, args, now)?, now)
+}
+
+/// The request that `draft` is, to which `args` belong.
+///
+/// # Errors
+/// As [`complete`]; of a file that is the whole request with its name.
+pub fn complete_of(args: &RequestArgs, draft: Draft, now: &Zoned) -> Result<Request, CliError> {
+    let file = args.file.as_ref().filter(|_| args.words.is_empty());
+    complete(draft, now).map_err(|error| match (file, error) {
+        (Some(file), CliError::Usage(what)) => CliError::Usage(format!("{}: {what}", file.display())),
+        (_, error) => error,
+    })
 }
 
 /// What `script` and over it `args` say, which need not be all of a request.
@@ -48,7 +60,7 @@ pub fn written(script: Option<&Path>, args: &RequestArgs, now: &Zoned) -> Result
 ///
 /// # Errors
 /// [`CliError::Usage`] with what is missing or wrong.
-pub fn complete(draft: Draft, now: &Zoned) -> Result<Request, CliError> {
+fn complete(draft: Draft, now: &Zoned) -> Result<Request, CliError> {
     let draft = with_shapes(draft);
     let missing = |what| CliError::Usage(format!("{what}, or its key in the file of --request"));
     if !draft.contains_key("hosts") && !draft.contains_key("shapes") {
@@ -302,6 +314,15 @@ mod tests {
         assert_eq!(json, expected);
         let json = serde_json::to_value(read(&format!("--request {file} --work 2h")).unwrap()).unwrap();
         assert_eq!((&json["work"], json.get("duration")), (&7200.into(), None));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_names_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("s.toml");
+        fs::write(&file, "[[shapes]]\nhosts = 0\nduration = \"1h\"\n").unwrap();
+        let error = read(&format!("--request {}", file.display())).unwrap_err();
+        assert!(error.contains("s.toml: shapes[0].hosts"), "{error}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{path::PathBuf, time::Duration};
 
 use broker::{
     batch::{BatchObjective, Order},
+    cost::Cost,
     time::Span,
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, parser::ValueSource};
@@ -14,7 +15,8 @@ use super::grid_args::KeyArgs;
 use crate::{
     api::slots::Mode,
     text::{
-        request_keys::{COMPUTE, KEYS, Key, Kind, SAME_SITE},
+        credits::parse_credits,
+        request_keys::{COMPUTE, KEYS, Key, Kind, SAME_SITE, word_of},
         time::{parse_duration, parse_span},
     },
 };
@@ -47,11 +49,11 @@ fn flag_of(key: &'static Key) -> Option<Arg> {
         Kind::Attributes => flag.value_name("KEY=VALUE").action(ArgAction::Append),
         Kind::Hosts => flag.value_name("HOST").num_args(1..).action(ArgAction::Append),
         Kind::Choice(name, words) => {
-            let is_one = move |text: &str| match words.contains(&text) {
-                true => Ok(text.to_owned()),
-                false => Err(format!("expected {}", words.join(", "))),
+            let word = move |text: &str| {
+                let word = word_of(words.iter().copied(), text);
+                word.map(str::to_owned).ok_or_else(|| format!("expected {}", words.join(", ")))
             };
-            flag.value_name(name).value_parser(is_one)
+            flag.value_name(name).value_parser(word)
         }
         Kind::Speed => flag.value_name("SPEED"),
         Kind::Traffic => flag.value_name("RATE"),
@@ -159,9 +161,9 @@ pub struct BatchArgs {
     /// Batch: what is least for all together: cost, host_time, finish (sum of the ends), makespan (last end) or run_time (sum of the hosts' last ends) [default: finish, or that of the policy]
     #[arg(long, value_name = "OBJECTIVE", requires = "policy", value_parser = one_of(&BatchObjective::ALL))]
     pub batch_objective: Option<BatchObjective>,
-    /// Batch: all plans together cost at most this, in thousandths of a credit
-    #[arg(long, value_name = "COST", requires = "policy")]
-    pub batch_budget: Option<u64>,
+    /// Batch: all plans together cost at most this, such as 12.50 (credits)
+    #[arg(long, value_name = "CREDITS", requires = "policy", value_parser = parse_credits)]
+    pub batch_budget: Option<Cost>,
     /// Batch: most alternatives looked for of each request [default: 10]
     #[arg(long, value_name = "COUNT", requires = "policy", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub alternatives: Option<u32>,
@@ -178,9 +180,10 @@ pub(super) fn one_of<T: Copy + Send + Sync>(
     all: &'static [(&'static str, T)],
 ) -> impl Fn(&str) -> Result<T, String> + Clone {
     move |text| {
-        let known = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-        let found = all.iter().find(|(name, _)| *name == text);
-        found.map(|(_, value)| *value).ok_or_else(|| format!("expected {}", known()))
+        let names = || all.iter().map(|(name, _)| *name);
+        let word = word_of(names(), text);
+        let found = all.iter().find(|(name, _)| word == Some(*name));
+        found.map(|(_, value)| *value).ok_or_else(|| format!("expected {}", names().collect::<Vec<_>>().join(", ")))
     }
 }
 
@@ -210,6 +213,9 @@ pub struct ExtendArgs {
     /// How much longer, such as 1h
     #[arg(long, value_name = "DURATION", value_parser = parse_span)]
     pub by: Span,
+    /// What the added time may cost, such as 12.50 (credits)
+    #[arg(long, value_name = "CREDITS", value_parser = parse_credits)]
+    pub budget: Option<Cost>,
     /// The user's key.
     #[command(flatten)]
     pub key: KeyArgs,

@@ -12,6 +12,7 @@ use std::{
 use broker::{
     cost::{Price, PriceList, Prices},
     ids::HostId,
+    resources::ResourceName,
     tariff::Tariff,
     time::{Span, Time},
 };
@@ -66,6 +67,13 @@ impl Pricing {
             if table.per_hour.is_none() && table.conditions.is_none() {
                 return wrong(index, "", "expected per_hour, such as { cpu = \"6.00\" }, or conditions".to_owned());
             }
+            if table.per_hour.as_ref().is_some_and(|prices| prices.is_empty()) {
+                let message = "no resource is named: write { cpu = \"0\" } for one that is free, or leave the key out";
+                return wrong(index, ".per_hour", message.to_owned());
+            }
+            if let Some(other) = unknown_resource(table, hosts) {
+                return wrong(index, ".per_hour", format!("{other} is no resource of these hosts"));
+            }
             if table.conditions.is_some() && table.is_timed() {
                 let message = "conditions hold at all times: write them in a table without hours and days";
                 return wrong(index, ".conditions", message.to_owned());
@@ -104,6 +112,14 @@ impl Pricing {
         let until = (today + DAY_S).saturating_add_unsigned(self.reach.0).min(Time::MAX.0);
         Arc::new(Tariff { prices: prices(&tables, from, until), conditions })
     }
+}
+
+/// A resource that a table has a price for and none of its hosts has; nothing is said of a site that has no hosts yet.
+fn unknown_resource<'t>(table: &'t PriceTable, hosts: &[OwnHost]) -> Option<&'t ResourceName> {
+    let is_meant = |own: &&OwnHost| table.hosts.as_ref().is_none_or(|named| named.contains(&own.host.id));
+    let meant: Vec<&OwnHost> = hosts.iter().filter(is_meant).collect();
+    let is_unknown = |name: &&ResourceName| !meant.iter().any(|own| own.host.capacity.contains_key(*name));
+    table.per_hour.iter().flatten().map(|(name, _)| name).find(|name| !meant.is_empty() && is_unknown(name))
 }
 
 /// How many steps an advert has for these tariffs, each distinct one once.
@@ -226,7 +242,7 @@ fn offset_s(clock: &TimeZone, at: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use broker::{host::Host, resources::Amounts, schedule::Schedule};
+    use broker::{amount::Amount, host::Host, schedule::Schedule};
     use jiff::civil::Weekday;
     use proptest::prelude::*;
     use serde::Deserialize;
@@ -254,7 +270,7 @@ mod tests {
     fn hosts() -> Vec<OwnHost> {
         let host = |id: &str| Host {
             id: HostId::new(id).unwrap(),
-            capacity: Amounts::new(),
+            capacity: ["cpu", "gpu", "memory"].map(|name| (ResourceName::new(name).unwrap(), Amount(1000))).into(),
             attributes: Default::default(),
             speed: Default::default(),
             tariff: Default::default(),
@@ -360,13 +376,21 @@ mod tests {
     fn what_is_wrong_with_a_table_is_named() {
         for (text, expected) in [
             (
-                "[[price]]\nper_hour = {}\n[[price]]\nhosts = [\"h9\"]\nper_hour = {}",
+                "[[price]]\nper_hour = { cpu = \"1\" }\n[[price]]\nhosts = [\"h9\"]\nper_hour = { cpu = \"1\" }",
                 "[1].hosts: h9 is no host of this site (it has h1, h2)",
             ),
-            ("[[price]]\nhosts = []\nper_hour = {}", "[0].hosts: no host is named"),
+            ("[[price]]\nhosts = []\nper_hour = { cpu = \"1\" }", "[0].hosts: no host is named"),
+            ("[[price]]\nper_hour = {}", "[0].per_hour: no resource is named"),
+            (
+                "[[price]]\nhosts = [\"h2\"]\nper_hour = { memroy = \"1\" }",
+                "[0].per_hour: memroy is no resource of these hosts",
+            ),
             ("[[price]]\nhours = \"8:00-9:00\"", "[0]: expected per_hour"),
             ("[[price]]\nhours = \"8:00-9:00\"\nconditions = {}", "[0].conditions: conditions hold at all times"),
-            (&"[[price]]\nper_hour = {}\n".repeat(65), "site.toml: price: expected at most 64 tables, got 65"),
+            (
+                &"[[price]]\nper_hour = { cpu = \"1\" }\n".repeat(65),
+                "site.toml: price: expected at most 64 tables, got 65",
+            ),
         ] {
             let error =
                 Pricing::new(&tables(text), Span(86_400), &hosts(), "site.toml: price").unwrap_err().to_string();

@@ -257,7 +257,7 @@ fn what_is_printed_gives_the_same_configuration() {
              \"1.5GiB\", mhz = 2400 }}"
         ),
         format!(
-            "price_reach = \"30d\"\n{ONE_HOST}[[price]]\nhosts = [\"h1\"]\nper_hour = {{ cpu = \"6.00\", \"odd.name\" = \"0.001\" }}\nhours = \
+            "price_reach = \"30d\"\n[[hosts]]\nid = \"h1\"\nresources = {{ cpu = \"4\", \"odd.name\" = 2 }}\n[[price]]\nhosts = [\"h1\"]\nper_hour = {{ cpu = \"6.00\", \"odd.name\" = \"0.001\" }}\nhours = \
              \"8:00-18:00\"\ndays = \"sat-sun\"\nzone = \"Europe/Berlin\"\n[[price]]\nconditions = {{ surcharge = [{{ within = \"1h\", percent = \
              50 }}], refund = [{{ notice = \"24h\", percent = 100 }}], horizon = \"30d\", notice = \"10min\", share = 50 }}"
         ),

@@ -246,10 +246,10 @@ fn open_ledger(
 ) -> SharedLedger {
     let charges = kept.charges.clone();
     let (site, limits) = (identity.site_id().clone(), config.ledger.clone());
-    let (mut ledger, misfits) =
-        Ledger::open_with(site, limits, incarnation, gate.clone(), config.units(), kept, clock.now());
+    let now = clock.now();
+    let (mut ledger, misfits) = Ledger::open_with(site, limits, incarnation, gate.clone(), config.units(), kept, now);
     ledger.sign_receipts(identity.signing_key());
-    warn_of(&misfits);
+    warn_of(&misfits, now.utc);
     SharedLedger::new(ledger, clock, charges)
 }
 

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     runtime::span::of_request,
     storage::{Change, StoreError, tied::TiedRecord},
+    text::words::reason_text,
 };
 
 /// Most requests of such a batch: all are held at the same time, and half of a hold is there to get them all.
@@ -138,7 +139,7 @@ fn why(shown: &[Snapshot]) -> String {
     let Some((record, outcome)) = ended else { return "a request of it has ended long ago".to_owned() };
     let name = record.request.id().unwrap_or(&record.id);
     let why = match outcome {
-        Outcome::Rejected { reason, .. } => reason.detail(),
+        Outcome::Rejected { reason, .. } => reason_text(reason),
         Outcome::Failed(failure) => failure.to_string(),
         Outcome::Cancelled(_) => "its user has cancelled it".to_owned(),
         Outcome::HandedOver => "its user lets another node coordinate it".to_owned(),

@@ -18,7 +18,7 @@ use broker::{
         QueuedJob, Record, ReplyToken, Unusable,
     },
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
-    time::Millis,
+    time::{Millis, Time},
     trust::{Authorization, SignedText},
 };
 use discovery::{Discovery, Inbound, InboundRequest, Responder, ScheduleSource};
@@ -168,8 +168,9 @@ impl SharedLedger {
 
     /// Puts other hosts, own work and another uplink into force.
     pub fn replace_hosts(&self, units: Vec<HostLedger>) {
-        let misfits = self.lock().replace_hosts(self.clock.now(), units);
-        warn_of(&misfits);
+        let now = self.clock.now();
+        let misfits = self.lock().replace_hosts(now, units);
+        warn_of(&misfits, now.utc);
         self.touched.notify_one();
     }
 
@@ -195,9 +196,14 @@ impl SharedLedger {
 }
 
 /// Tells the owner of bookings that have lost hosts, or have begun and lack room.
-pub fn warn_of(misfits: &[BookingRecord]) {
+pub fn warn_of(misfits: &[BookingRecord], now: Time) {
     for misfit in misfits {
-        warn!(request = %misfit.attempt.request, "a reservation no longer fits the hosts on offer; it is kept");
+        let request = &misfit.attempt.request;
+        if misfit.window.start <= now {
+            warn!(%request, "a reservation no longer fits what is on offer; it has begun and is kept");
+        } else {
+            warn!(%request, "a reservation no longer fits what is on offer; hosts of it are given back, and its coordinator learns of it");
+        }
     }
 }
 

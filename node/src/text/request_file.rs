@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use super::{
     credits::{parse_credits, written_credits},
     document::{self, DocumentError, Syntax, Written},
-    request_keys::{KEYS, Key, Kind, SHAPE_KEYS},
+    request_keys::{KEYS, Key, Kind, SHAPE_KEYS, word_of},
     scale::{parse_scale, written_scale},
     speed::{parse_speed, written_speed},
     time::{parse_span, parse_time},
@@ -136,10 +136,13 @@ impl<'de> DeserializeSeed<'de> for OfKind {
                 let names = |hosts: Vec<HostId>| hosts.iter().map(|host| host.as_str()).collect();
                 Option::deserialize(deserializer)?.map(|hosts| Raw::Done(names(hosts)))
             }
-            Kind::Choice(_, words) => match Option::<String>::deserialize(deserializer)? {
-                Some(word) if !words.contains(&word.as_str()) => return Err(D::Error::unknown_variant(&word, words)),
-                word => word.map(|word| Raw::Done(word.into())),
-            },
+            Kind::Choice(_, words) => {
+                let known = |text: String| {
+                    let word = word_of(words.iter().copied(), &text);
+                    word.map(|word| Raw::Done(word.into())).ok_or_else(|| D::Error::unknown_variant(&text, words))
+                };
+                Option::<String>::deserialize(deserializer)?.map(known).transpose()?
+            }
             Kind::Speed => Option::deserialize(deserializer)?.map(Raw::Speed),
             Kind::Credits => Option::deserialize(deserializer)?.map(Raw::Credits),
             Kind::Traffic | Kind::Compute => Option::deserialize(deserializer)?.map(Raw::Traffic),

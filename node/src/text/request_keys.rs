@@ -171,6 +171,11 @@ pub const SAME_SITE: &Key = &key("sites_max", Kind::One, "same-site", "Hosts of 
 /// The keys of a shape.
 pub const SHAPE_KEYS: [&str; 5] = ["hosts", "duration", "work", "per_host", "total"];
 
+/// The word of these that is meant: one of several parts may be written with `-` for `_`, as flags are.
+pub fn word_of(words: impl IntoIterator<Item = &'static str>, text: &str) -> Option<&'static str> {
+    words.into_iter().find(|word| *word == text || word.replace('_', "-") == text)
+}
+
 impl Key {
     /// The key with this name.
     pub fn named(name: &str) -> Option<&'static Key> {
@@ -186,11 +191,21 @@ mod tests {
 
     use super::*;
 
-    /// The words that an error of serde's expected.
+    /// The words that an error of serde's expected; some are read with `-`, too.
     fn expected_in(text: &str) -> BTreeSet<String> {
         let error = serde_json::from_str::<RequestDocument>(text).unwrap_err().to_string();
         let expected = error.split_once("expected one of ").unwrap().1;
-        expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+        expected.split('`').skip(1).step_by(2).map(|word| word.replace('-', "_")).collect()
+    }
+
+    #[test]
+    fn words_may_be_written_as_flags_are() {
+        let words = ["start", "host_time"];
+        assert_eq!(
+            ["host_time", "host-time", "start"].map(|text| word_of(words, text)),
+            [Some("host_time"), Some("host_time"), Some("start")]
+        );
+        assert_eq!(["host time", "", "Start"].map(|text| word_of(words, text)), [None; 3]);
     }
 
     #[test]

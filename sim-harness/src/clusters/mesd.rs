@@ -60,8 +60,7 @@ fn bears(cluster: &Cluster, load: f64) -> bool {
     load <= cluster.link + 1e-9
 }
 
-/// The order of all that waits, each with its hosts; the tests read it.
-#[cfg(test)]
+/// The order of all that waits, each with its hosts.
 pub(crate) fn ordered(waiting: &[usize], state: &State, choice: Choice) -> Vec<(usize, Counts)> {
     chosen(waiting, state, choice).into_iter().map(|Chosen { job, counts, .. }| (job, counts)).collect()
 }

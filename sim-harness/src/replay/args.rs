@@ -55,7 +55,7 @@ pub struct ReplayArgs {
     pub rules: Rules,
     /// Jobs span clusters: each cluster of the machines file is behind an uplink of so many Mbit/s, hosts differ in speed, and a task has
     /// a host of its own. Policies: oas, mesd, mesd:literal, cbs, jpr, pas-ORDER, and the orders fcfs, sjf, bjf, fpfs, spt and lpt.
-    #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["synthetic", "jobs_csv", "growth"])]
+    #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["synthetic", "jobs_csv", "growth", "search", "slack"])]
     pub uplink_mbps: Option<u32>,
     #[command(flatten)]
     pub spanning: Spanning,
@@ -89,8 +89,14 @@ pub struct Spanning {
     #[arg(long, value_name = "MBPS", default_value_t = 800, requires = "uplink_mbps")]
     pub traffic_mbps_max: u32,
     /// Mean time between failures of a host, such as 1000h; a job that loses a host begins anew.
-    #[arg(long = "host-mtbf", value_name = "DURATION", requires = "uplink_mbps", value_parser = duration::whole_seconds(u32::MAX))]
+    #[arg(long = "host-mtbf", value_name = "DURATION", requires = "uplink_mbps", value_parser = mean_time)]
     pub host_mtbf_s: Option<i64>,
+}
+
+/// Reads a mean time between failures. At none a host would never run.
+fn mean_time(text: &str) -> Result<i64, String> {
+    let seconds = duration::whole_seconds(u32::MAX)(text)?;
+    if seconds > 0 { Ok(seconds) } else { Err("expected 1s or more".to_owned()) }
 }
 
 /// The names of all policies.

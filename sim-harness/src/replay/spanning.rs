@@ -14,7 +14,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
 use super::{
-    args::{ReplayArgs, Rules, SPANNING_POLICIES, Spanning},
+    args::{ReplayArgs, Rules, Runtimes, SPANNING_POLICIES, Spanning},
     cluster::ClusterSpec,
     job, machines, output,
     series::PIECES,
@@ -86,6 +86,12 @@ struct Outcome<'a> {
 pub fn run(args: &ReplayArgs, spanning: &Spanning, uplink_mbps: u32) -> anyhow::Result<ExitCode> {
     check_places(&args.report)?;
     let path = args.trace.as_ref().context(BadUsage::new("--uplink-mbps: only with --trace"))?;
+    if args.rules.runtimes == Runtimes::Estimates {
+        return Err(BadUsage::new(
+            "--runtimes estimates: with --uplink-mbps no policy looks at how long jobs will run",
+        )
+        .into());
+    }
     let specs = machines::read_of_any_speed(&args.machines)?;
     let clusters: Vec<Cluster> = specs.iter().map(|spec| cluster(spec, uplink_mbps)).collect();
     let mut policy = named(&args.policy, &clusters)?.with_context(|| {

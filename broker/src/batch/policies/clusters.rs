@@ -12,7 +12,7 @@ use crate::{
         policy::Policy,
         run::Run,
     },
-    plan::Plan,
+    plan::{Absence, Plan},
 };
 
 /// Most requests of a batch.
@@ -146,7 +146,7 @@ impl Policy for Clusters {
         };
         for request in 0..run.requests.len() {
             let gang = reduced.requests.binary_search(&request).ok();
-            run.reasons[request] = "no start was found for it beside the others".to_owned();
+            run.reasons[request] = Some(Absence::Crowded);
             if gang.is_none() {
                 // The planner of single requests knows why.
                 let _ = run.plan(request, false);

@@ -21,7 +21,7 @@ use crate::{
     host::Speed,
     offline::{Asked, OfflinePlanner},
     phases::Candidate,
-    plan::Plan,
+    plan::{Absence, Plan},
     request::Request,
     resources::{ResourceName, amount_of},
     scale::Factor,
@@ -301,11 +301,11 @@ fn too_large(run: &Run<'_>, request: usize) -> Option<String> {
 fn plans(run: &mut Run<'_>, requests: &[usize], usable: &[usize], placed: &Placed) -> Vec<Option<Plan>> {
     let mut plans = vec![None; run.requests.len()];
     for (at, placement) in requests.iter().zip(placed) {
-        run.reasons[*at] = "no start was found for it beside the others".to_owned();
+        run.reasons[*at] = Some(Absence::Crowded);
         let Some(Placement { start, factor, hosts }) = placement else {
             // The planner of single requests knows of more than this reason.
             let _ = run.plan(*at, false);
-            too_large(run, *at).into_iter().for_each(|why| run.reasons[*at] = why);
+            too_large(run, *at).into_iter().for_each(|why| run.reasons[*at] = Some(Absence::TooLarge(why)));
             continue;
         };
         let mut hosts: Vec<usize> = hosts.iter().map(|host| usable[*host]).collect();

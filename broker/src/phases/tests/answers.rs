@@ -102,6 +102,53 @@ proptest! {
 }
 
 #[test]
+fn a_rejection_names_the_limit_that_cuts_most_hosts() {
+    let mut grid = Grid::new(&vec![(0, 1000, [10; 3], vec![]); 3]);
+    let asked = RawRequest { seats: 1, length: 100, per_host: [Some(6), None, None], ..RawRequest::default() };
+    let detail = |grid: &Grid, deadline: Option<i64>, last: i64| {
+        let mut request = serde_json::to_value(request(&asked, "start")).unwrap();
+        request["deadline"] = deadline.into();
+        let request = serde_json::from_value(request).unwrap();
+        let job = Job { asked_at: Some(Time(0)), ..Job::of(&request, (Time(0), Time(last))) };
+        match plan(&job, &grid.all(), Effort::Balanced, 1, &mut ()) {
+            PlanOutcome::Rejected(rejection) => rejection.reason.detail(),
+            PlanOutcome::Allocated(plan) => panic!("{plan:?}"),
+        }
+    };
+    let cut = |what: &str| format!("no start works; nearest miss: 0 of 1 hosts at 0 s; hosts cut by {what}");
+    assert_eq!(detail(&grid, Some(60), 0), cut("deadline 60 s 3"));
+    // As the coordinator plans: what the owners keep back is no longer free.
+    let mut restrict = |host: usize, conditions: crate::tariff::Conditions| {
+        let (_, host, schedule) = &mut grid.hosts[host];
+        for (window, amounts) in conditions.kept_back(&host.capacity, Time(0)) {
+            schedule.add(window, &amounts);
+        }
+        std::sync::Arc::make_mut(&mut host.tariff).conditions = conditions;
+    };
+    let none = crate::tariff::Conditions::default;
+    restrict(0, crate::tariff::Conditions { horizon: Some(Span(90)), ..none() });
+    restrict(1, crate::tariff::Conditions { share_max: Some(crate::tariff::Parts(500)), ..none() });
+    restrict(
+        2,
+        crate::tariff::Conditions { share_max: Some(crate::tariff::Parts(500)), notice_min: Span(7_200), ..none() },
+    );
+    assert_eq!(detail(&grid, None, 0), cut("least notice 2h 1, horizon 90s 1, share 50 % 1"));
+}
+
+#[test]
+fn too_few_hosts_at_so_few_sites_are_named_so() {
+    let grid = Grid::new(&[0, 0, 1, 2].map(|site| (site, 1000, [10; 3], vec![])));
+    let request: Request =
+        serde_json::from_str(r#"{"hosts":3,"duration":10,"per_host":{"cpu":1},"sites_max":1}"#).unwrap();
+    let outcome = plan(&Job::of(&request, (Time(0), Time(5))), &grid.all(), Effort::Balanced, 1, &mut ());
+    let PlanOutcome::Rejected(rejection) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(
+        rejection.reason.detail(),
+        "no start works; nearest miss: 3 of 3 hosts at 0 s; hosts cut by sites_max 1 2"
+    );
+}
+
+#[test]
 fn a_rejection_names_what_is_missing() {
     let grid = Grid::new(&vec![(0, 1000, [10; 3], vec![(0, 100, [8, 0, 0])]); 4]);
     let reason = |seats, per_host: Option<u64>, total: Option<u64>, (first, last)| {

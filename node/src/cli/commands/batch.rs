@@ -4,7 +4,11 @@
 
 use std::time::Duration;
 
-use broker::batch::{BatchLine, policy_named};
+use broker::{
+    batch::{BatchLine, BatchObjective, policy_named},
+    cost::Cost,
+    time::Span,
+};
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
@@ -26,7 +30,7 @@ use crate::{
         output::{Look, Report, columns_but},
     },
     text::{
-        time::{format_duration, format_time},
+        time::{format_duration, format_span, format_time},
         words::counted,
     },
 };
@@ -150,11 +154,17 @@ pub(super) fn batch_text(batch: &BatchLine) -> String {
     let all = batch.placed + batch.postponed;
     let last = format_duration(Duration::from_secs(u64::try_from(batch.makespan).unwrap_or(0)));
     let objective = &batch.objective;
-    let name = broker::batch::BatchObjective::ALL.iter().find(|(_, kind)| *kind == objective.kind);
+    let name = BatchObjective::ALL.iter().find(|(_, kind)| *kind == objective.kind);
     let name = name.map_or("", |(name, _)| *name).replace('_', " ");
+    let shown = |value: i64| match objective.kind {
+        BatchObjective::Cost => format!("{} credits", Cost(value.unsigned_abs())),
+        BatchObjective::HostTime | BatchObjective::Finish | BatchObjective::Makespan | BatchObjective::RunTime => {
+            format_span(Span(value.unsigned_abs()))
+        }
+    };
     let best = match objective.bound {
         Some(bound) if bound == objective.value => ", the best".to_owned(),
-        Some(bound) => format!(", at best {bound}"),
+        Some(bound) => format!(", at best {}", shown(bound)),
         None => String::new(),
     };
     format!(
@@ -162,7 +172,7 @@ pub(super) fn batch_text(batch: &BatchLine) -> String {
         batch.placed,
         counted(all, "request"),
         batch.policy,
-        objective.value
+        shown(objective.value)
     )
 }
 
@@ -190,7 +200,7 @@ mod tests {
             "REQUEST  OUTCOME    START                      END                        HOSTS  COST  REASON\n\
              x        possible   2025-11-21 08:00:00+00:00  2025-11-21 09:00:00+00:00  1      1.50  -\n\
              line-2   postponed  -                          -                          -      -     no room\n\
-             1 of 2 requests planned by slices:1; last end after 1h; finish 3600\n"
+             1 of 2 requests planned by slices:1; last end after 1h; finish 1h\n"
         );
         let mut scaled = serde_json::to_value(&planned.plans).unwrap();
         scaled["plans"][0]["scale"] = 833.into();
@@ -199,6 +209,10 @@ mod tests {
         assert!(
             text.starts_with("REQUEST  OUTCOME    SCALE  START ") && text.contains("\nx        possible   0.833  2025")
         );
+        let mut batch = planned.plans.batch.clone();
+        (batch.objective.kind, batch.objective.value) = (BatchObjective::Cost, 48_000);
+        batch.objective.bound = Some(40_500);
+        assert!(batch_text(&batch).ends_with("; cost 48.00 credits, at best 40.50 credits"), "{}", batch_text(&batch));
         assert_eq!(printed(&planned, OutputFormat::Quiet), "x\n");
         let json: serde_json::Value = serde_json::from_str(&printed(&planned, OutputFormat::Json)).unwrap();
         assert_eq!((&json["batch"]["postponed"], &json["plans"][0]["id"]), (&1.into(), &"x".into()));

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     amount::Amount,
+    cost::Cost,
     ids::{RequestId, ShapeNumber},
     negotiation::{HandedPlan, HandedSeat},
     request::{Request, RequestDocument},
@@ -86,10 +87,12 @@ fn extend(context: &mut Context, client: &Client, args: &ExtendArgs, before: &Re
     }
     let end = format_time(reservation.end, context.now.time_zone());
     let requests = requests_behind(before, reservation, seconds_of(args.by))?;
-    let mut added = Vec::with_capacity(requests.len());
+    let mut added: Vec<RequestView> = Vec::with_capacity(requests.len());
     for Behind { request, alike, plan } in requests {
         let is_handed_in = plan.is_some();
-        let one = with_budget_of(client, request, alike, context.usual_budget()?)
+        let left = args.budget.map(|budget| left_of(budget, &added));
+        let usual = if left.is_some() { left } else { context.usual_budget()? };
+        let one = with_budget_of(client, request, alike, usual)
             .and_then(|request| signing::submission(context, client, &args.key, request, plan))
             .and_then(|submission| waiting::submit_and_wait(client.clone(), submission, None));
         let wrong = match one {
@@ -117,6 +120,12 @@ fn extend(context: &mut Context, client: &Client, args: &ExtendArgs, before: &Re
     }
     let after: RequestView = client.get(&request_path(before.id.as_str()))?;
     context.done(&extended(after, args.by, added))
+}
+
+/// What earlier requests of an extension have left of its budget.
+fn left_of(budget: Cost, added: &[RequestView]) -> Cost {
+    let costs = added.iter().filter_map(|view| view.reservation.as_ref()).map(|reservation| reservation.cost);
+    Cost(budget.0.saturating_sub(costs.sum::<Cost>().0))
 }
 
 /// Whether what was added is of the same hosts, with the same amounts.
@@ -240,7 +249,9 @@ impl Report for Extended {
         let head = format!("extended {} by {}", safe(self.extends.as_str()), format_span(self.by));
         match &self.reservation {
             Some((reservation, request)) => {
-                reservation_text(&head, reservation, look) + &variant_line(request, reservation.variant())
+                let is_within_budget = self.added.iter().any(|view| view.request.budget().is_some());
+                let text = reservation_text(&head, (reservation, is_within_budget), look);
+                text + &variant_line(request, reservation.variant())
             }
             None => format!("{}\n", look.paint.title(&head)),
         }
@@ -309,6 +320,14 @@ mod tests {
         reservation.objective.value = reservation.end.0 - 3600;
         let text = printed(&extended(after, Span(3600), vec![]), OutputFormat::Table);
         assert!(text.contains("  factor 2 of 0.5..2: 3 hosts for 30m\n") && text.contains("planned finish "), "{text}");
+    }
+
+    #[test]
+    fn what_was_added_first_takes_of_the_budget() {
+        let mut first = view("confirmed", None);
+        first.reservation.as_mut().unwrap().cost = Cost(400);
+        assert_eq!(left_of(Cost(1_000), &[first.clone(), view("confirmed", None)]), Cost(600));
+        assert_eq!(left_of(Cost(300), &[first]), Cost(0));
     }
 
     #[test]

@@ -1,18 +1,24 @@
 //! `kolo hosts`: the hosts of the grid, as this node knows them.
 
-use broker::cost::{Cost, PriceList};
+use broker::{
+    cost::{Cost, PriceList},
+    time::Span,
+};
 use jiff::{Timestamp, tz::TimeZone};
 
 use super::Context;
 use crate::{
-    api::grid::{HostList, HostView},
+    api::{
+        grid::{HostList, HostView},
+        prices::{BeforeView, ConditionsView},
+    },
     cli::{
         error::CliError,
         exit::Exit,
         output::{Look, Report, columns},
     },
     text::{
-        time::format_time,
+        time::{format_span, format_time},
         words::{age_text, amounts_text, attributes_text, site_text},
     },
 };
@@ -52,7 +58,7 @@ fn capacity_text(host: &HostView) -> String {
     format!("{}{speed}", amounts_text(&host.resources))
 }
 
-/// Credits for an hour now, and from the next change on; conditions are in the answer as JSON.
+/// Credits for an hour now, and from the next change on; and the conditions.
 fn price_text(host: &HostView, zone: &TimeZone) -> String {
     let mut text = prices_text(&host.prices);
     if let Some(next) = &host.next_prices {
@@ -60,10 +66,30 @@ fn price_text(host: &HostView, zone: &TimeZone) -> String {
         let from = from.map_or_else(|_| format_time(next.from, zone), |from| from.strftime("%a %H:%M%:z").to_string());
         text.push_str(&format!("; from {from}: {}", prices_text(&next.prices)));
     }
-    if host.conditions.is_some() {
-        text.push_str("; conditions");
+    if let Some(conditions) = &host.conditions {
+        text.push_str(&format!("; {}", conditions_text(conditions)));
     }
     text
+}
+
+/// Conditions as they are written in the configuration.
+fn conditions_text(conditions: &ConditionsView) -> String {
+    let ConditionsView { surcharges, refunds, horizon_s, notice_s, share } = conditions;
+    let percent = |part: u32| format!("{}%", f64::from(part) / 10.0);
+    let span = |seconds: u64| format_span(Span(seconds));
+    let steps = |what: &str, word: &str, steps: &[BeforeView]| {
+        let step = |step: &BeforeView| format!("{} {word} {}", percent(step.part), span(step.before_s));
+        let steps: Vec<_> = steps.iter().map(step).collect();
+        (!steps.is_empty()).then(|| format!("{what} {}", steps.join(" ")))
+    };
+    let parts = [
+        steps("surcharge", "within", surcharges),
+        steps("refund", "with notice", refunds),
+        horizon_s.map(|horizon| format!("horizon {}", span(horizon))),
+        notice_s.map(|notice| format!("notice {}", span(notice))),
+        share.map(|share| format!("share {}", percent(share))),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Prices as `cpu 6.00 memory 0.50 /h`.
@@ -82,16 +108,17 @@ mod tests {
         let list: HostList = serde_json::from_str(
             r#"{"hosts":[{"site":"12D3KooWaaaa1111","site_name":"alpha","host":"h1","resources":{"cpu":4000,
             "memory":3072},"attributes":{"arch":"x86_64"},"prices":{"cpu":6000,"memory":500},
-            "next_prices":{"from":1763748000,"prices":{"cpu":2000}},"conditions":{"horizon_s":60},"free_now":{"cpu":500},
+            "next_prices":{"from":1763748000,"prices":{"cpu":2000}},"conditions":{"surcharges":[{"before_s":3600,"part":500}],
+            "refunds":[{"before_s":3600,"part":505}],"horizon_s":60,"notice_s":120,"share":500},"free_now":{"cpu":500},
             "schedule_age_s":3},{"site":"12D3KooWaaaa1111","site_name":"alpha","host":"h2","resources":{"cpu":4000},
             "attributes":{},"speed":1500,"free_now":null,"schedule_age_s":3}],"next":null}"#,
         )
         .unwrap();
         assert_eq!(
             printed(&list, OutputFormat::Table),
-            "HOST  SITE                CAPACITY           FREE NOW  ATTRIBUTES   PRICE                                                                   AGE\n\
-             h1    alpha (..aaaa1111)  cpu=4 memory=3GiB  cpu=0.5   arch=x86_64  cpu 6.00 memory 0.50 /h; from Fri 18:00+00:00: cpu 2.00 /h; conditions  3s\n\
-             h2    alpha (..aaaa1111)  cpu=4 speed=1.5    unknown   -            free                                                                    3s\n"
+            "HOST  SITE                CAPACITY           FREE NOW  ATTRIBUTES   PRICE                                                                                                                                               AGE\n\
+             h1    alpha (..aaaa1111)  cpu=4 memory=3GiB  cpu=0.5   arch=x86_64  cpu 6.00 memory 0.50 /h; from Fri 18:00+00:00: cpu 2.00 /h; surcharge 50% within 1h, refund 50.5% with notice 1h, horizon 1m, notice 2m, share 50%  3s\n\
+             h2    alpha (..aaaa1111)  cpu=4 speed=1.5    unknown   -            free                                                                                                                                                3s\n"
         );
         assert_eq!(printed(&list, OutputFormat::Quiet), "12D3KooWaaaa1111/h1\n12D3KooWaaaa1111/h2\n");
     }

@@ -55,7 +55,7 @@ impl Report for Planned<'_> {
         match &self.plan {
             LivePlan::Allocated(plan) => {
                 let head = "possible, nothing is held";
-                let text = reservation_text(head, &as_reservation(plan), look);
+                let text = reservation_text(head, (&as_reservation(plan), self.request.budget().is_some()), look);
                 text + &variant_line(self.request, plan.variant()) + &schedules_text(&plan.schedules)
             }
             LivePlan::Rejected(plan) => {

@@ -45,7 +45,7 @@ pub(super) fn asked(args: &BatchArgs, policy: &str) -> Result<AskedBatch, CliErr
     let given = Given {
         order: args.order,
         objective: args.batch_objective,
-        budget: args.batch_budget,
+        budget: args.batch_budget.map(|budget| budget.0),
         alternatives: args.alternatives.map(|count| count as usize),
         overlap: args.overlap,
     };

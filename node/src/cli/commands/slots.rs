@@ -36,7 +36,7 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
         // Who asks how many there are need not say how many.
         draft.entry("hosts").or_insert_with(|| 1.into());
     }
-    let request = request::complete(draft, &context.now)?;
+    let request = request::complete_of(&args.request, draft, &context.now)?;
     let at = match (args.mode, args.at.is_empty()) {
         // A moment that is not over yet when the node looks at it.
         (Mode::At, true) => Some(context.time() + Span(2)),

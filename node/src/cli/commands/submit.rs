@@ -113,7 +113,8 @@ fn settled_text(view: &RequestView, look: &Look) -> String {
     match &view.reservation {
         Some(reservation) => {
             let head = format!("reserved {}", safe(view.id.as_str()));
-            reservation_text(&head, reservation, look) + &variant_line(&view.request, reservation.variant())
+            reservation_text(&head, (reservation, view.request.budget().is_some()), look)
+                + &variant_line(&view.request, reservation.variant())
         }
         None => request_text(view, look),
     }

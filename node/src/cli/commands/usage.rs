@@ -20,6 +20,9 @@ use crate::{
 /// What is said where nothing costs anything.
 const NOTHING: &str = "nothing has cost anything yet, and no command has run on what was reserved here\n";
 
+/// What is said beside costs.
+const NO_MONEY: &str = "Kolo moves no money: what is to be paid is settled elsewhere\n";
+
 /// Runs the command.
 ///
 /// # Errors
@@ -99,7 +102,7 @@ impl Usage {
             }));
         }
         let header = ["", self.by.heading(), "PARTS", "RESERVED", "TO PAY", "AT MOST"];
-        let costs = (!rows.is_empty()).then(|| columns(look, header, rows));
+        let costs = (!rows.is_empty()).then(|| columns(look, header, rows) + NO_MONEY);
         let tables: Vec<String> = costs.into_iter().chain(self.used(look)).collect();
         if tables.is_empty() { NOTHING.to_owned() } else { tables.join("\n") }
     }
@@ -219,7 +222,8 @@ mod tests {
             "        USER  PARTS  RESERVED  TO PAY  AT MOST\n\
              earned  =bob  1      0.00      1.00    0.00\n\
              earned  ada   2      0.70      12.50   0.00\n\
-             spent   ada   1      0.00      0.00    0.90\n"
+             spent   ada   1      0.00      0.00    0.90\n\
+             Kolo moves no money: what is to be paid is settled elsewhere\n"
         );
         let by_month = printed(&usage(UsageBy::Month, false), OutputFormat::Table);
         assert!(by_month.contains("2026-09") && by_month.contains("2026-10"), "{by_month}");

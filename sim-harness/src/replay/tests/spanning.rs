@@ -30,6 +30,14 @@ fn every_policy_replays_a_trace_on_clusters_of_any_speed() {
     let failed = |flags: &str| format!("{:#}", crate::replay::run(&parse(flags).unwrap()).unwrap_err());
     assert!(failed(&flags("easy", "--uplink-mbps 1")).contains("with --uplink-mbps there are oas, mesd"));
     fs::write(&machines, "0\ta\t4\t1\t1\t5\n").unwrap();
+    assert!(failed(&flags("mesd", "--uplink-mbps 1 --runtimes estimates")).contains("--runtimes estimates"));
+    for (more, named) in [
+        ("--uplink-mbps 1 --search 5", "--search"),
+        ("--uplink-mbps 1 --slack 2", "--slack"),
+        ("--uplink-mbps 1 --host-mtbf 0s", "--host-mtbf"),
+    ] {
+        assert!(parse(&flags("mesd", more)).unwrap_err().contains(named), "{more}");
+    }
     assert!(failed(&flags("mesd", "")).contains("policy mesd: only with --uplink-mbps"));
     assert!(parse(&flags("mesd", "--host-mtbf 1h")).unwrap_err().contains("--uplink-mbps"));
 }

@@ -93,13 +93,15 @@ fn rows(
     studied.iter().map(row).collect()
 }
 
-/// 3.1.3.2: PAS, CBS and JPR, all in the order of arrival, by heterogeneity and load of the links.
+/// 3.1.3.2: PAS, CBS and JPR, all in the order of arrival, and the other classic orders, by heterogeneity and load of the links. JPR is FCFS
+/// on the fastest hosts.
 pub(super) fn assignment(seed: u64, workloads: u64, progress: &Progress) -> anyhow::Result<Vec<Setting>> {
-    let studied = [
-        Studied::Packages(Order::Fcfs),
-        Studied::OneByOne(Order::Fcfs, Placement::Chunk),
-        Studied::OneByOne(Order::Fcfs, Placement::Fastest),
-    ];
+    let others = ORDERS.into_iter().filter(|order| *order != Order::Fcfs);
+    let studied: Vec<Studied> = [Studied::Packages(Order::Fcfs), Studied::OneByOne(Order::Fcfs, Placement::Chunk)]
+        .into_iter()
+        .chain(others.map(|order| Studied::OneByOne(order, Placement::Fastest)))
+        .chain([Studied::OneByOne(Order::Fcfs, Placement::Fastest)])
+        .collect();
     let settings = setup::HETEROGENEITY.iter().flat_map(|kind| BISECTIONS.map(|tenths| (*kind, tenths)));
     let setting = |(kind, tenths)| setting(seed, workloads, (kind, tenths), &studied, progress);
     let mut settings: Vec<Setting> = settings.map(setting).collect::<anyhow::Result<_>>()?;

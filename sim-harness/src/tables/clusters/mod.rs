@@ -2,6 +2,7 @@
 //!
 //! Invariant: as of all tables; the workloads depend on the seed and their number alone.
 
+mod example;
 mod experiments;
 mod present;
 mod setup;
@@ -29,6 +30,7 @@ pub(super) fn run(args: &TablesArgs, workloads: u64) -> anyhow::Result<ExitCode>
         workloads,
         assignment: experiments::assignment(args.seed, workloads, &progress)?,
         selection: experiments::selection(args.seed, workloads, &progress)?,
+        example: example::lines(),
         batches: experiments::batches(args.seed, workloads, &progress)?,
         trace: args.trace.as_deref().map(|path| trace::study(path, args.seed)).transpose()?,
     };

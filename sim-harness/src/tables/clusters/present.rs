@@ -5,6 +5,7 @@
 use serde::Serialize;
 
 use super::{
+    example,
     experiments::{BISECTIONS, MIDDLE, Row, Setting},
     setup::JOBS,
     trace::{OnTrace, SOURCE, Trace},
@@ -21,6 +22,7 @@ pub(super) struct Clusters {
     pub(super) workloads: u64,
     pub(super) assignment: Vec<Setting>,
     pub(super) selection: Vec<Setting>,
+    pub(super) example: Vec<example::Line>,
     pub(super) batches: Vec<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trace: Option<Trace>,
@@ -45,6 +47,7 @@ pub(super) fn text(clusters: &Clusters) -> String {
     for setting in &clusters.selection {
         add(&selection_title(setting), &rows(&setting.rows));
     }
+    add(example::TITLE, &example::table(&clusters.example));
     add(BATCHES, &against_classic(&clusters.batches));
     if let Some(trace) = &clusters.trace {
         add(&trace_title(trace), &on_trace(trace));
@@ -213,7 +216,7 @@ pub(super) fn page(clusters: &Clusters) -> Page {
                     |setting: &Setting| (f64::from(setting.bisection_tenths) / 10.0, figure(&setting.rows[at].figures));
                 plot = plot.line(&row.policy, of_kind.iter().map(point));
             }
-            page.plot(&plot, "All three take the jobs in the order of arrival.");
+            page.plot(&plot, "PAS, CBS and JPR take the jobs in the order of arrival; JPR and the other orders take the fastest hosts.");
         }
     }
     for (figure_name, unit, figure) in PLOTTED {
@@ -229,6 +232,8 @@ pub(super) fn page(clusters: &Clusters) -> Page {
         page.text(&format!("{}:", selection_title(setting)));
         page.table(&rows(&setting.rows));
     }
+    page.text(&format!("{}:", example::TITLE));
+    page.table(&example::table(&clusters.example));
     page.heading("Small batches as a whole");
     page.text(SOURCE_BATCHES);
     page.text(&format!("{BATCHES}."));

@@ -2,6 +2,8 @@
 //!
 //! Invariant: it is measured only when the owner asks for it by `--link-with`.
 
+use ureq::http::StatusCode;
+
 use super::finding::Finding;
 use crate::{
     api::grid::{LinkView, SiteList, SiteView},
@@ -31,11 +33,7 @@ pub(super) fn check(client: Result<Client, CliError>, with: &str) -> Finding {
     };
     match client.link_with(&site.site) {
         Ok(link) => finding(&site.name, &link),
-        Err(error) => {
-            let to_do = "its owner allows it with uplink_tests = true in the configuration; one site can be asked once a \
-                         minute, and tests one link at a time";
-            Finding::problem(CHECK, format!("not measured: {error}"), to_do)
-        }
+        Err(error) => not_measured(&error),
     }
 }
 
@@ -46,6 +44,20 @@ fn site_of(list: SiteList, with: &str) -> Result<SiteView, String> {
         (1, Some(site)) => Ok(site),
         (0, _) => Err(format!("no site {with:?} is known")),
         (many, _) => Err(format!("{many} sites are called {with:?}")),
+    }
+}
+
+/// That a site is busy says nothing of the link.
+fn not_measured(error: &CliError) -> Finding {
+    let what = format!("not measured: {error}");
+    match error {
+        CliError::Problem { status: StatusCode::TOO_MANY_REQUESTS, .. } => {
+            Finding::note(CHECK, what, "try again in a minute: a site tests one link at a time, and each once a minute")
+        }
+        CliError::Problem { status: StatusCode::FORBIDDEN, .. } => {
+            Finding::problem(CHECK, what, "its owner allows it with uplink_tests = true in the configuration")
+        }
+        _ => Finding::problem(CHECK, what, "see in kolo sites whether the other one runs and can be reached"),
     }
 }
 
@@ -115,6 +127,16 @@ mod tests {
         assert!(server.join().unwrap()[1].starts_with("GET /v1/uplink?with=s1 "));
         assert_eq!(found.level, Level::Problem);
         assert!(found.what.contains("does not allow") && found.to_do.unwrap().contains("uplink_tests"));
+        for (status, title, level, to_do) in
+            [(429, "Too Many Requests", Level::Note, "try again"), (502, "Bad Gateway", Level::Problem, "kolo sites")]
+        {
+            let refused = format!(r#"{{"type":"about:blank","title":"{title}","status":{status},"detail":"why"}}"#);
+            let head: &'static str = if status == 429 { "429 Too Many Requests" } else { "502 Bad Gateway" };
+            let (client, server) = serve(vec![("200 OK", serde_json::to_string(&list()).unwrap()), (head, refused)]);
+            let found = check(Ok(client), "one");
+            server.join().unwrap();
+            assert!(found.level == level && found.to_do.as_ref().unwrap().contains(to_do), "{found:?}");
+        }
         assert_eq!(check(Err(CliError::failed("no node")), "one").level, Level::Problem);
     }
 }
