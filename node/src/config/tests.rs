@@ -256,11 +256,9 @@ fn what_is_printed_gives_the_same_configuration() {
              \"debug\"\n{ONE_HOST}attributes = {{ \"odd key\" = \"x\" }}\n[[hosts]]\nid = \"h 2\"\nresources = {{ memory = \
              \"1.5GiB\", mhz = 2400 }}"
         ),
-        format!(
-            "price_reach = \"30d\"\n[[hosts]]\nid = \"h1\"\nresources = {{ cpu = \"4\", \"odd.name\" = 2 }}\n[[price]]\nhosts = [\"h1\"]\nper_hour = {{ cpu = \"6.00\", \"odd.name\" = \"0.001\" }}\nhours = \
-             \"8:00-18:00\"\ndays = \"sat-sun\"\nzone = \"Europe/Berlin\"\n[[price]]\nconditions = {{ surcharge = [{{ within = \"1h\", percent = \
-             50 }}], refund = [{{ notice = \"24h\", percent = 100 }}], horizon = \"30d\", notice = \"10min\", share = 50 }}"
-        ),
+        "price_reach = \"30d\"\n[[hosts]]\nid = \"h1\"\nresources = { cpu = \"4\", \"odd.name\" = 2 }\n[[price]]\nhosts = [\"h1\"]\nper_hour = { cpu = \"6.00\", \"odd.name\" = \"0.001\" }\nhours = \
+             \"8:00-18:00\"\ndays = \"sat-sun\"\nzone = \"Europe/Berlin\"\n[[price]]\nconditions = { surcharge = [{ within = \"1h\", percent = \
+             50 }], refund = [{ notice = \"24h\", percent = 100 }], horizon = \"30d\", notice = \"10min\", share = 50 }".to_owned(),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let mut config = load_in(directory.path(), &file, &[]).unwrap();
@@ -311,7 +309,8 @@ fn prices_are_the_tariffs_of_the_hosts_as_far_as_they_can_be_published() {
         assert!(error.contains(expected), "{file}: {error}");
     }
     // Ten hosts whose prices change twice a day, each at its own price.
-    let hosts: String = (0..10).map(|at| format!("[[hosts]]\nid = \"h{at}\"\n")).collect();
+    let hosts: String =
+        (0..10).map(|at| format!("[[hosts]]\nid = \"h{at}\"\nresources = {{ cpu = \"4\" }}\n")).collect();
     let each = |at: u32| {
         format!("[[price]]\nhosts = [\"h{at}\"]\nper_hour = {{ cpu = \"{at}.5\" }}\nhours = \"8:00-18:00\"\n")
     };

@@ -441,7 +441,7 @@ mod tests {
              r-42  a        confirmed      2025-11-21 08:00:00+00:00  3      -     -\n\
              -     b        postponed      -                          0      -     no room\n\
              -     c        not submitted  -                          0      -     plan: no\n\
-             2 of 3 requests planned by slices:1; last end after 1h; finish 7, the best\n\
+             2 of 3 requests planned by slices:1; last end after 1h; finish 7s, the best\n\
              1 of 3 requests reserved, 0 as planned\n"
         );
         assert_eq!(printed(&submitted, OutputFormat::Quiet), "r-42\n");
