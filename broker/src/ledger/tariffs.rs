@@ -10,6 +10,7 @@ use crate::{
     ids::HostId,
     protocol::{Grant, RefusalReason},
     resources::{Amounts, amount_of},
+    schedule::Schedule,
     tariff::{Conditions, Tariff},
     time::{Time, Window},
     trust::asked::CLOCKS_DIFFER,
@@ -36,7 +37,9 @@ impl<B: Books> Ledger<B> {
             if !is_agreed || !is_inside(&tariff.conditions, asked_at, *window) {
                 return Err(RefusalReason::PriceChanged { host: place.host().clone(), tariff: tariff.clone() });
             }
-            check_share(&tariff.conditions, books, (*window, amounts))?;
+            if tariff.conditions.share_max.is_some() {
+                check_share(&tariff.conditions, (books, &self.without_stoppable(books)), (*window, amounts))?;
+            }
         }
         Ok(())
     }
@@ -48,17 +51,17 @@ fn is_inside(conditions: &Conditions, asked_at: Time, window: Window) -> bool {
     window.start >= asked_at + conditions.notice_min && farthest.is_none_or(|farthest| window.end <= farthest)
 }
 
-/// Whether the host, with this seat, promises no more than the share that the owner gives.
+/// Whether the host, with this seat beside what is promised, promises no more than the share that the owner gives.
 fn check_share(
     conditions: &Conditions,
-    books: &impl Books,
+    (books, promised): (&impl Books, &Schedule),
     (window, amounts): (Window, &Amounts),
 ) -> Result<(), RefusalReason> {
     let Some(share) = conditions.share_max else { return Ok(()) };
     let host = books.host();
     for (resource, asked) in amounts {
         let most = u128::from(amount_of(&host.capacity, resource).0) * u128::from(share.0.min(1000)) / 1000;
-        let used = u128::from(books.promised().peak(resource, window).0);
+        let used = u128::from(promised.peak(resource, window).0);
         // What is free is below what the host has.
         let free = crate::amount::Amount(most.saturating_sub(used) as u64);
         if *asked > free {

@@ -19,6 +19,7 @@ use crate::{
     },
     protocol::{AttemptId, Grant, RefusalReason, hull},
     quality::PlanError,
+    schedule::Schedule,
     time::{Millis, Now, Span, Time, Window},
     traffic::Talk,
 };
@@ -52,11 +53,12 @@ impl<B: Books> Ledger<B> {
         };
         let Some((window, (now, cuts_from))) = hull(wanted.grants).zip(user) else { return Err(reason) };
         let from = window.start.max(now.utc).max(self.forgotten);
-        if from < cuts_from {
+        if from < cuts_from || matches!(reason, RefusalReason::UplinkFull { .. } | RefusalReason::UnknownHost(_)) {
             return Err(reason);
         }
         let mut cuts = Vec::new();
-        for (_, attempt) in self.jobs_to_cut(wanted.grants, Window { start: from, ..window }) {
+        let may_move = wanted.floats || others.is_some();
+        for (_, attempt) in self.jobs_to_cut((wanted.grants, may_move), Window { start: from, ..window }) {
             cuts.extend(self.cut(&attempt, from));
             let Ok(mut room) = self.room_for((wanted, talk), others) else { continue };
             // Without the last one there was none. Of the others the dearest are spared first.
@@ -86,6 +88,18 @@ impl<B: Books> Ledger<B> {
         !booking.is_held() && !self.may_stop(&booking.attempt)
     }
 
+    /// What is promised of a host, without own jobs that may be stopped.
+    pub(in crate::ledger) fn without_stoppable(&self, books: &B) -> Schedule {
+        let mut promised = books.promised().clone();
+        let jobs = self.queue.jobs.iter().filter(|(_, job)| job.preempt);
+        let bookings = jobs.filter_map(|(attempt, _)| self.bookings.get(attempt));
+        for grant in bookings.flat_map(|booking| &booking.grants).filter(|grant| *grant.host() == books.host().id) {
+            // What runs is in the books; were it not, as much would be promised as without this.
+            let _ = promised.remove(grant.window, &grant.amounts);
+        }
+        promised
+    }
+
     /// The hosts of these grants, and the others of their classes.
     fn near(&self, grants: &[Grant]) -> BTreeSet<HostId> {
         let named: BTreeSet<&HostId> = grants.iter().map(Grant::host).collect();
@@ -95,10 +109,13 @@ impl<B: Books> Ledger<B> {
         others.chain(named.iter().copied()).cloned().collect()
     }
 
-    /// The jobs that may be stopped and that run in this window on hosts that are wanted, or on others of their classes, each with what is
-    /// lost of it: those first of which least is.
-    fn jobs_to_cut(&self, wanted: &[Grant], window: Window) -> Vec<(u64, AttemptId)> {
-        let near = self.near(wanted);
+    /// The jobs that may be stopped and that run in this window on hosts that are wanted, or, where seats may move, on others of their
+    /// classes, each with what is lost of it: those first of which least is.
+    fn jobs_to_cut(&self, (wanted, may_move): (&[Grant], bool), window: Window) -> Vec<(u64, AttemptId)> {
+        if !self.queue.jobs.values().any(|job| job.preempt) {
+            return Vec::new();
+        }
+        let near = if may_move { self.near(wanted) } else { wanted.iter().map(Grant::host).cloned().collect() };
         let may_stop = |(attempt, job): (&AttemptId, &QueuedJob)| {
             let booking = self.bookings.get(attempt).filter(|_| job.preempt)?;
             let is_there = booking.window.overlaps(window) && is_on(booking, &near);
@@ -307,6 +324,9 @@ impl<B: Books> Ledger<B> {
     /// How long a hold of these grants stays at most: one that may be what stops a job lapses before,
     /// or, if that is within a second, when the job would be stopped.
     pub(in crate::ledger) fn stays_until_stop(&self, now: Now, grants: &[Grant]) -> Millis {
+        if self.queue.cut.is_empty() {
+            return Millis(u64::MAX);
+        }
         let near = self.near(grants);
         let ends = self.queue.cut.iter().filter_map(|attempt| {
             let rest = hull(&self.rest_of_job(attempt))?;
@@ -338,7 +358,7 @@ impl<B: Books> Ledger<B> {
         let (job, booking) = (self.queue.jobs.get(attempt), self.bookings.get(attempt));
         let lost = job.zip(booking).map_or(0, |(job, booking)| lost_of(job, booking, booking.window.end));
         let Some(window) = hull(&more) else { return false };
-        let cheaper = self.jobs_to_cut(&more, window).into_iter().take_while(|(other, _)| *other < lost);
+        let cheaper = self.jobs_to_cut((&more, true), window).into_iter().take_while(|(other, _)| *other < lost);
         for (_, other) in cheaper.collect::<Vec<_>>() {
             let Some(one) = self.cut(&other, window.start) else { continue };
             let wanted = Wanted { grants: &more, request: None, floats: false };

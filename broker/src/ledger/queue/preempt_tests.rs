@@ -1,5 +1,7 @@
 //! Own jobs that are stopped, one by one.
 
+use std::sync::Arc;
+
 use super::{
     preempt_properties,
     tests::{Disk, drain, job, open, second, shown, starts},
@@ -12,6 +14,7 @@ use crate::{
         tests::{ask, attempt, confirm, hold, reason},
     },
     protocol::{HoldRequest, Quote, SiteAnswer, SiteRequest},
+    tariff::{Conditions, Parts, Tariff},
     trust::OwnerPolicy,
 };
 
@@ -56,6 +59,19 @@ fn passes(ledger: &mut Ledger, disk: &mut Disk, now: u64) {
     assert!(ledger.poll_timeout().is_some_and(|at| at <= second(now).monotonic));
     ledger.handle_timeout(second(now));
     drain(ledger, disk);
+}
+
+#[test]
+fn a_job_that_may_be_stopped_takes_nothing_of_the_share_that_may_be_booked() {
+    for (preempt, amount, is_held) in [(true, 2_000, true), (true, 2_001, false), (false, 2_000, false)] {
+        let (mut ledger, mut disk) = (open(Kept::default(), second(1_000), 1_000_000), Disk::default());
+        let half = Conditions { share_max: Some(Parts(500)), ..Conditions::default() };
+        let tariff = Arc::new(Tariff { conditions: half, ..Tariff::default() });
+        ledger.set_tariffs(ledger.hosts().map(|books| (books.host().id.clone(), tariff.clone())).collect());
+        queue(&mut ledger, &mut disk, preempt);
+        let (answer, _) = ask(&mut ledger, second(1_000), "entry", hold(attempt("r", 1), 1_200, amount));
+        assert_eq!(matches!(answer, SiteAnswer::Held { .. }), is_held, "{preempt} {amount}: {answer:?}");
+    }
 }
 
 #[test]
