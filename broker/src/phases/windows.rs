@@ -139,6 +139,9 @@ impl Slots {
     /// Goes on to the first start at which so many hosts are there.
     fn next_start(&mut self, pick: usize) -> Option<i64> {
         loop {
+            // First, since a host that comes may be one whose earlier range has ended.
+            let now = self.now;
+            self.there.retain(|(_, last)| *last >= now);
             while let Some(Reverse((first, host))) = self.coming.peek().copied().filter(|next| next.0.0 <= self.now) {
                 self.coming.pop();
                 let range = self.free[host as usize].iter().find(|range| range.0 == first);
@@ -147,8 +150,6 @@ impl Slots {
                     self.there.insert(place, (host, *last));
                 }
             }
-            let now = self.now;
-            self.there.retain(|(_, last)| *last >= now);
             if self.there.len() >= pick {
                 return Some(now);
             }

@@ -54,3 +54,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_host_that_is_free_again_is_there_although_nothing_has_happened_between() {
+    let hosts = [(18, 13), (26, 1), (0, 27)].map(|busy| (0, 1000, [1; 3], vec![(busy.0, busy.1, [1; 3])]));
+    let raw = RawRequest { seats: 2, length: 15, is_exclusive: true, ..RawRequest::default() };
+    let (mut grid, request) = (Grid::new(&hosts), request(&raw, "start"));
+    let job = Job::of(&request, (Time(4), Time(31)));
+    let begun = Grid { sites: grid.sites.clone(), hosts: grid.hosts.clone() };
+    let outcome = Windows::new(&job, &begun.all(), Effort::Balanced, 0).unwrap().find(&mut ());
+    assert_eq!((&outcome, outcome.plan().unwrap().start), (&planned_anew(&mut grid, &job, 0), Time(27)));
+}
