@@ -89,7 +89,8 @@ pub(crate) fn look(problem: &Problem<'_>, start: Time, picker: &mut Picker) -> (
     if available < problem.pick {
         score = Miss::too_few(available, problem.pick);
     }
-    let cuts = if short.is_empty() { cuts(problem, start, &slot.hosts) } else { Vec::new() };
+    let cuts =
+        if short.is_empty() || available < problem.pick { cuts(problem, start, &slot.hosts) } else { Vec::new() };
     (score, NearestMiss { start, hosts_available: available as u64, short, cuts })
 }
 

@@ -44,8 +44,9 @@ enum Property<'a> {
     Present,
     Attribute(&'a str, &'a str),
     Capacity(&'a ResourceName, u32),
-    Host(&'a HostId),
+    /// Before single hosts, since it stands for more.
     Class(&'a HostId),
+    Host(&'a HostId),
 }
 
 /// SHA-256, as Kademlia places keys.
@@ -144,7 +145,7 @@ fn scarcest(demand: &Demand) -> Option<(ResourceName, Range<u32>)> {
     Some((name, lowest..(lowest + BUCKETS_READ).min(u64::BITS)))
 }
 
-/// At most so many keys under which the sites of named hosts are found: those of their classes, up to a half, and those of their names.
+/// The keys under which the sites of named hosts are found: at most so many of their names, and as many of their classes.
 #[must_use]
 pub fn keys_of_hosts<'h>(
     grid: &GridId,
@@ -152,12 +153,9 @@ pub fn keys_of_hosts<'h>(
     keys_max: usize,
 ) -> Vec<RecordKey> {
     let classes: BTreeSet<HostId> = hosts.clone().filter_map(numbered).map(|(class, _)| class).collect();
-    let classes: Vec<Property<'_>> = classes.iter().map(Property::Class).collect();
-    let mut keys = in_all_shards(grid, &classes);
-    keys.truncate(keys_max / 2);
-    keys.extend(hosts.map(|host| key_of(grid, &Property::Host(host), 0)));
-    keys.truncate(keys_max);
-    keys
+    let names = hosts.map(|host| key_of(grid, &Property::Host(host), 0)).take(keys_max);
+    let of_class = |class| (0..SHARDS).map(move |shard| key_of(grid, &Property::Class(class), shard));
+    names.chain(classes.iter().flat_map(of_class).take(keys_max)).collect()
 }
 
 fn key_of(grid: &GridId, property: &Property<'_>, shard: u8) -> RecordKey {
@@ -278,6 +276,20 @@ mod tests {
         let hosts: Hosts = (0..5000_u64).map(|i| host(&format!("h{i}"), 1 << (i % 48), &format!("arch{i}"))).collect();
         assert!(keys_of_site(&grid(), &SiteId::new("s").unwrap(), &hosts).len() <= KEYS_PER_SITE_MAX);
         assert!(keys_of_site(&grid(), &SiteId::new("s").unwrap(), &Hosts::default()).is_empty());
+    }
+
+    #[test]
+    fn a_class_has_a_key_beside_many_hosts_and_is_found_by_each_of_its_names() {
+        let site = SiteId::new("s").unwrap();
+        let single = (0..HOST_KEYS_MAX).map(|number| host(&format!("h{number}"), 4, "x86_64"));
+        let hosts: Hosts = single.chain((1..=9).map(|number| host(&format!("n-{number}"), 4, "x86_64"))).collect();
+        let provided: BTreeSet<Vec<u8>> = keys_of_site(&grid(), &site, &hosts).iter().map(RecordKey::to_vec).collect();
+        let named: Vec<HostId> = ["a-1", "b-1", "c-1", "n-7"].map(|id| HostId::new(id).unwrap()).to_vec();
+        let keys = keys_of_hosts(&grid(), named.iter(), 96);
+        assert!(keys.len() <= 2 * 96 && keys.iter().any(|key| provided.contains(&key.to_vec())));
+        let other: Vec<HostId> = ["a-1", "n"].map(|id| HostId::new(id).unwrap()).to_vec();
+        let keys = keys_of_hosts(&grid(), other.iter(), 96);
+        assert!(!keys.iter().any(|key| provided.contains(&key.to_vec())));
     }
 
     #[test]

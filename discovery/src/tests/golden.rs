@@ -259,7 +259,8 @@ fn names(lines: &mut Lines) {
     let protocols = protocols.iter().map(ToString::to_string);
     lines.extend(protocols.chain(topics).chain(others).map(|name| ("name".to_owned(), name.into_bytes())));
     lines.push(("key of an advert".to_owned(), index::advert_key(&grid, &site_id()).to_vec()));
-    let keys = index::keys_of_site(&grid, &site_id(), &Hosts::from_iter([host("h1", 4, "x86_64")]));
+    let keys =
+        index::keys_of_site(&grid, &site_id(), &Hosts::from_iter(["h1", "n-1", "n-2"].map(|id| host(id, 4, "x86_64"))));
     lines.extend(keys.iter().map(|key| ("key of an index entry".to_owned(), key.to_vec())));
 }
 

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
+    classes::hosts_of_class,
     features::Features,
     host::Host,
     ids::{RequestId, SiteId},
@@ -27,7 +28,7 @@ use discovery::{
 use super::{
     chance::drawn,
     history::{History, Published},
-    options::{BEGIN, Settings, clocks},
+    options::{BEGIN, HOSTS_PER_SITE_MAX, Settings, clocks},
     sizes::{self, SOME_TIME_MS},
 };
 use crate::engine::{Disk, Machines, Moment, Setup, SiteLedger};
@@ -98,6 +99,14 @@ pub struct Site {
     pending: PendingChanges,
     pacer: Pacer,
     is_publishing: bool,
+}
+
+/// Makes the hosts of a site a class of which the first gives the description.
+pub fn make_alike(hosts: &mut [(Host, Schedule)]) {
+    let Some((first, _)) = hosts.first().cloned() else { return };
+    let names = hosts_of_class(&first.id, hosts.len() as u64, HOSTS_PER_SITE_MAX);
+    let names = names.expect("as many as a site may have, of short names");
+    hosts.iter_mut().zip(names).for_each(|((host, _), id)| *host = Host { id, ..first.clone() });
 }
 
 impl Site {

@@ -14,14 +14,12 @@ use std::{
 
 use anyhow::Context as _;
 use broker::{
-    host::Host,
-    ids::{HostId, RequestId, SiteId},
+    ids::{RequestId, SiteId},
     ledger::{self, ReplyToken, ScheduleUpdateParts},
     negotiation::{self, Found, Negotiation, NegotiationSettings, Outcome, Output, Purpose, RequestRecord, Stage},
     plan::Plan,
     protocol::{AttemptId, LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
     request::Request,
-    schedule::Schedule,
     time::{Millis, Now, Span},
     trust::testing,
 };
@@ -38,7 +36,7 @@ use super::{
     options::{BEGIN, HOUR, Pace, Settings},
     rounds::Rounds,
     search::Search,
-    site::{Asker, Site},
+    site::{self, Asker, Site},
     sizes::{answer_bytes, question_bytes},
     traffic,
 };
@@ -83,15 +81,6 @@ pub struct Submitted {
     free_at: Moment,
 }
 
-/// Makes all hosts of a site like its first, by name too.
-fn make_alike(hosts: &mut [(Host, Schedule)]) {
-    let Some((first, _)) = hosts.first().cloned() else { return };
-    for (number, (host, _)) in (1..).zip(hosts) {
-        let id = HostId::new(&format!("{}-{number}", first.id)).expect("a short name");
-        *host = Host { id, ..first.clone() };
-    }
-}
-
 /// The number of the request with this name.
 fn number_of(id: &RequestId) -> Option<usize> {
     id.as_str().strip_prefix('r')?.parse().ok()
@@ -126,7 +115,7 @@ impl World {
         let sites = dealt.map(|(position, dealt)| {
             let mut hosts: Vec<_> = dealt.hosts.into_iter().map(|entry| (entry.host, entry.schedule)).collect();
             if settings.run.alike {
-                make_alike(&mut hosts);
+                site::make_alike(&mut hosts);
             }
             Site::new(&settings, position, hosts)
         });

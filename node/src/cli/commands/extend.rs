@@ -249,8 +249,7 @@ impl Report for Extended {
         let head = format!("extended {} by {}", safe(self.extends.as_str()), format_span(self.by));
         match &self.reservation {
             Some((reservation, request)) => {
-                let is_within_budget = self.added.iter().any(|view| view.request.budget().is_some());
-                let text = reservation_text(&head, (reservation, is_within_budget), look);
+                let text = reservation_text(&head, (reservation, request.budget().is_some()), look);
                 text + &variant_line(request, reservation.variant())
             }
             None => format!("{}\n", look.paint.title(&head)),
