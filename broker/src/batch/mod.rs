@@ -34,8 +34,10 @@ pub use self::{
     watch::{Progress, Watch},
 };
 use crate::{
+    cost::Cost,
     offline::{Asked, OfflinePlanner, PlanLine},
-    plan::{Plan, PlanOutcome, Reason, Rejection},
+    plan::{Plan, PlanOutcome, Rejection},
+    reason::{Absence, Reason},
 };
 
 /// What came of a batch.
@@ -84,10 +86,20 @@ pub fn plan(
     let Run { alternatives, reasons, .. } = run;
     let mut found = vec![0_u64; requests.len()];
     alternatives.iter().for_each(|alternative: &Alternative| found[alternative.request] += 1);
+    let spent: Cost = plans.iter().flatten().map(Plan::cost).sum();
+    let left = options.budget.map(|budget| Cost(budget.saturating_sub(spent.0)));
+    let too_dear = |request: usize| {
+        let costs = alternatives.iter().filter(|one| one.request == request).map(|one| one.plan.cost());
+        left.zip(costs.min()).filter(|(left, cheapest)| cheapest > left)
+    };
     let outcome = |request: usize, plan: Option<Plan>| match plan {
         Some(plan) => PlanOutcome::Allocated(plan),
         None => {
-            let reason = Reason::Postponed { alternatives: found[request], because: reasons[request].clone() };
+            let because = match too_dear(request) {
+                Some((left, cheapest)) => Some(Absence::Spent { left, cheapest }),
+                None => reasons[request].clone(),
+            };
+            let reason = Reason::Postponed { alternatives: found[request], because };
             PlanOutcome::Rejected(Rejection { reason, start_proven: false })
         }
     };

@@ -215,6 +215,19 @@ fn what_does_not_fit_is_postponed_and_no_bound_is_claimed() {
 }
 
 #[test]
+fn what_the_budget_of_the_batch_leaves_out_is_told_what_is_left() {
+    let planner = cores(&[1_000, 1_000]);
+    let lines = [line("a", r#""hosts":1,"work":30"#), line("b", r#""hosts":1,"work":30"#)];
+    let answer = answer(&planner, &lines, "slices:1", Options { budget: Some(10), ..Options::default() });
+    let left_out = answer
+        .lines
+        .iter()
+        .find_map(|line| serde_json::to_value(line).unwrap()["reason"]["detail"].as_str().map(str::to_owned));
+    let expected = "left for another batch: its cheapest alternative costs 0.009 credits, 0.001 of the budget of the batch are left";
+    assert_eq!(left_out.as_deref(), Some(expected));
+}
+
+#[test]
 fn lines_are_what_the_format_says() {
     let planner = cores(&[1_000]);
     let lines = [line("a", r#""hosts":1,"work":30,"earliest":10"#)];

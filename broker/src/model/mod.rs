@@ -10,6 +10,7 @@ pub mod demand;
 pub mod host;
 pub mod ids;
 pub mod plan;
+pub mod reason;
 pub mod request;
 mod request_document;
 mod request_error;

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::model::{
     demand::{Demand, Length},
     ids::ShapeNumber,
-    plan::{Plan, PlanOutcome, Reason, Rejection},
+    plan::{Plan, PlanOutcome, Rejection},
+    reason::Reason,
     request_document::{RequestDocument, checked_demand, too_many},
     request_error::RequestError,
     resources::Amounts,

@@ -16,8 +16,9 @@ use super::{
 use crate::{
     cost::Cost,
     ids::SiteId,
-    plan::{Plan, Reason},
+    plan::Plan,
     protocol::{AttemptId, Grant, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
+    reason::Reason,
     time::{Millis, Now, Window},
     trust::Authorization,
 };

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::BTreeSet};
 
 use crate::{
-    host::Host, ids::SiteId, plan::CutCounts, protocol::LedgerVersion, resources::Amounts, schedule::Schedule,
+    host::Host, ids::SiteId, protocol::LedgerVersion, reason::CutCounts, resources::Amounts, schedule::Schedule,
     tariff::Conditions, time::Time, uplinks::Uplinks,
 };
 

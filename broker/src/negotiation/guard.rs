@@ -18,8 +18,9 @@ use super::{
 use crate::{
     cost::Cost,
     ids::SiteId,
-    plan::{CutCounts, Plan, Reason},
+    plan::Plan,
     protocol::{Places, SiteAnswer, SiteRequest, TakeOverStep},
+    reason::{CutCounts, Reason},
     time::{Millis, Now},
     trust::asked::CLOCKS_DIFFER,
 };

@@ -3,8 +3,8 @@
 use super::{testing::*, *};
 use crate::{
     cost::Cost,
-    plan::Reason,
     protocol::{Refusal, RefusalReason, SiteAnswer},
+    reason::Reason,
     request::Request,
     time::{Time, Window},
 };

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     cost::Cost,
     ids::SiteId,
-    plan::{CutCounts, ObjectiveValue, Reason},
+    plan::ObjectiveValue,
+    reason::{CutCounts, Reason},
     time::{Millis, Time},
 };
 

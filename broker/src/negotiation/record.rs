@@ -16,8 +16,9 @@ use super::{
 use crate::{
     cost::Cost,
     ids::{RequestId, SeatNumber, SiteId},
-    plan::{Plan, Reason, Seat},
+    plan::{Plan, Seat},
     protocol::{AttemptId, AttemptStatus},
+    reason::Reason,
     request::Request,
     time::{Time, Window},
     trust::Authorization,

@@ -7,11 +7,12 @@ use crate::{
     amount::Amount,
     host::Host,
     ids::{HostId, RequestId, SeatNumber},
-    plan::{CutCounts, Place},
+    plan::Place,
     protocol::{
         AttemptStatus, FoundBooking, Grant, HoldRequest, HostState, LedgerVersion, Refusal, RefusalReason, SiteAnswer,
         SiteRequest,
     },
+    reason::CutCounts,
     request::Request,
     resources::{Amounts, ResourceName},
     schedule::Schedule,

@@ -157,7 +157,8 @@ mod tests {
             plan,
             tests::{Grid, RawHost, RawRequest, free_on, host, plain_request, request},
         },
-        plan::{PlanOutcome, Reason},
+        plan::PlanOutcome,
+        reason::Reason,
     };
 
     /// What a look at one start alone tells: hosts, and what they have free of what is asked.

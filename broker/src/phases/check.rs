@@ -3,7 +3,7 @@
 //! Invariant: a request that fails here has no feasible start on these hosts (the N largest hold less than `e_i`).
 
 use super::{bounds::Picker, problem::Problem};
-use crate::{amount::Amount, plan::Reason};
+use crate::{amount::Amount, reason::Reason};
 
 /// What the N largest hosts have of every resource, in the order of the resources.
 ///

@@ -11,7 +11,7 @@ use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 use super::Candidate;
 use crate::{
     demand::{Demand, Unmet},
-    plan::{CutCounts, Reason},
+    reason::{CutCounts, Reason},
     request::MAX_CANDIDATES,
 };
 

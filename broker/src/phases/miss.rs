@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     amount::Amount,
-    plan::{Limit, NearestMiss},
+    reason::{Limit, NearestMiss},
     tariff::Parts,
     time::Time,
 };

@@ -70,7 +70,8 @@ use crate::{
     host::Host,
     ids::{ShapeNumber, SiteId},
     objective::{self, Measures, Objective, Within},
-    plan::{ObjectiveValue, Plan, PlanOutcome, Reason, Rejection},
+    plan::{ObjectiveValue, Plan, PlanOutcome, Rejection},
+    reason::Reason,
     request::{Effort, ObjectiveKind, Request},
     schedule::Schedule,
     time::Time,
@@ -191,10 +192,20 @@ pub fn plan(
     seed: u64,
     observer: &mut impl PhaseObserver,
 ) -> PlanOutcome {
-    plan_within(job, candidates, &Limits::of(effort), seed, observer)
+    let limits = Limits::of(effort);
+    let mut outcome = plan_within(job, candidates, &limits, seed, observer);
+    if let PlanOutcome::Rejected(Rejection { reason: Reason::Budget { cheapest: cheapest @ None, .. }, .. }) =
+        &mut outcome
+    {
+        // With totals or links the search looks at nothing above the budget, so what would do is not known yet.
+        let without = Job { budget: None, objective: ObjectiveKind::Cost, ..*job };
+        let found = plan_within(&without, candidates, &limits, seed, &mut ());
+        *cheapest = found.plan().map(Plan::cost);
+    }
+    outcome
 }
 
-/// [`plan`] with limits of one's own, for studies of what each of them does.
+/// [`plan`] with limits of one's own, for studies of what each of them does; what a plan costs that is above the budget it may not say.
 #[must_use]
 pub fn plan_within(
     job: &Job<'_>,

@@ -15,10 +15,11 @@ use super::{
 };
 use crate::{
     amount::Amount,
-    demand::Demand,
+    demand::{Demand, Unmet},
     ids::SiteId,
     objective::Measures,
-    plan::{CutCounts, Seat},
+    plan::Seat,
+    reason::CutCounts,
     request::ObjectiveKind,
     resources::{ResourceName, amount_of},
     schedule::Occupancy,
@@ -401,8 +402,11 @@ fn capacities<'a>(
     });
     hosts.truncate(MAX_POOL);
     capacity.truncate(hosts.len() * width);
-    let cut = resources.iter().cloned().zip(cut).filter(|(_, count)| *count > 0).collect();
-    (hosts, capacity, CutCounts { resources: cut, speed: too_slow, ..CutCounts::default() })
+    let mut counts = CutCounts { speed: too_slow, ..CutCounts::default() };
+    for ((name, least), hosts) in resources.iter().zip(minimum).zip(cut).filter(|(_, hosts)| *hosts > 0) {
+        counts.add(Unmet::Minimum(name.clone(), Amount(least.unsigned_abs())), hosts);
+    }
+    (hosts, capacity, counts)
 }
 
 /// The hosts that can take part at one start (the source's `V_a`), and their free amounts `a_ij^t`.

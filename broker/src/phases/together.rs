@@ -24,7 +24,8 @@ use crate::{
     cost::Cost,
     ids::ShapeNumber,
     objective::{self, Measures, Objective},
-    plan::{NearestMiss, ObjectiveValue, Plan, PlanOutcome, Reason},
+    plan::{ObjectiveValue, Plan, PlanOutcome},
+    reason::{NearestMiss, Reason},
     request::ObjectiveKind,
     time::Time,
 };

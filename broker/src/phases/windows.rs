@@ -17,7 +17,8 @@ use super::{
 use crate::{
     demand::Demand,
     objective,
-    plan::{Plan, PlanOutcome, Reason},
+    plan::{Plan, PlanOutcome},
+    reason::Reason,
     request::Effort,
     time::Time,
 };

@@ -14,7 +14,7 @@ use std::{
 
 use broker::{
     amount::format_amount,
-    classes::{HostClass, Members, count_of, name_at},
+    classes::{HostClass, Members, count_of, name_at, numbered},
     demand::{Demand, Unmet},
     features::{Feature, Features},
     host::Host,
@@ -369,6 +369,18 @@ fn shuffled(mut classes: Vec<Fitting>, rng: &mut StdRng) -> impl Iterator<Item =
     hosts.into_iter().filter_map(move |(at, place)| classes[at].host(place))
 }
 
+/// The numbers of members of classes that candidates may mean, by class.
+fn members_meant(candidates: &[HostId]) -> BTreeMap<HostId, BTreeSet<u32>> {
+    let mut meant: BTreeMap<HostId, BTreeSet<u32>> = BTreeMap::new();
+    for candidate in candidates {
+        let host = candidate.as_str().rsplit('/').next().and_then(|host| HostId::new(host).ok());
+        if let Some((class, number)) = host.as_ref().and_then(numbered) {
+            meant.entry(class).or_default().insert(number);
+        }
+    }
+    meant
+}
+
 /// Splits the hosts of the view into those that fit and those that a constraint cuts.
 fn matching(view: &SharedView, query: &Query) -> Matching {
     let mut matching = Matching::default();
@@ -397,18 +409,23 @@ fn matching(view: &SharedView, query: &Query) -> Matching {
         }
     };
     // Whether a host is named is a matter of its own name; all else is the same for its class.
-    let names_hosts = query.demand.candidates().is_some();
+    let meant = query.demand.candidates().map(members_meant);
     let mut not_named = 0;
-    view.for_each_class(|advert, class, has_answered| match class.members.filter(|_| names_hosts) {
+    view.for_each_class(|advert, class, has_answered| match class.members.zip(meant.as_ref()) {
         None => judge(advert, class, has_answered),
-        Some(_) => class.names().for_each(|id| {
-            if needs.names_of(&advert.site, &id).next().is_some() {
+        Some((Members { first, count }, meant)) => {
+            let numbers = meant.get(&class.host.id).into_iter().flat_map(|numbers| numbers.range(first..));
+            let names = numbers.take_while(|number| **number - first < count).filter_map(|number| {
+                let id = name_at((&class.host.id, class.members), (number - first) as usize)?;
+                needs.names_of(&advert.site, &id).next().map(|_| id)
+            });
+            let named: Vec<HostId> = names.collect();
+            not_named += class.count() - named.len();
+            for id in named {
                 let host = Host { id, ..class.host.clone() };
                 judge(advert, &HostClass { host, members: None }, has_answered);
-            } else {
-                not_named += 1;
             }
-        }),
+        }
     });
     matching.known_hosts += not_named;
     if not_named > 0 {

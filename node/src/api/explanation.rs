@@ -3,7 +3,7 @@
 use broker::{
     ids::{RequestId, SiteId},
     negotiation::{AttemptReport, QuoteReport, ReportedAnswer, Round, RoundOutcome, SiteReport},
-    plan::CutCounts,
+    reason::CutCounts,
     time::Time,
 };
 use serde::{Deserialize, Serialize};

@@ -11,6 +11,7 @@ use broker::{
     protocol::{AttemptId, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     resources::Amounts,
     time::{Time, Window},
+    uplinks::amounts_of,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -88,7 +89,7 @@ pub struct LocalList {
     pub feed: Option<FeedView>,
 }
 
-/// A host of this site that a user has.
+/// A host of this site that a user has, or what the user's hosts may load its uplink with: `uplink`, with `mbps`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct PromiseView {
     pub request: RequestId,
@@ -104,14 +105,20 @@ pub struct PromiseView {
 fn promised(ledger: &Ledger) -> Vec<PromiseView> {
     let of_users = ledger.of_users().filter(|booking| !booking.is_held());
     let seats = of_users.flat_map(|booking| {
-        booking.grants.iter().map(|grant| PromiseView {
+        let of = move |host: HostId, window: Window, amounts: Amounts| PromiseView {
             request: booking.attempt.request.clone(),
             user: booking.user.clone(),
-            host: grant.host().clone(),
-            start: grant.window.start,
-            end: grant.window.end,
-            amounts: grant.amounts.clone(),
-        })
+            host,
+            start: window.start,
+            end: window.end,
+            amounts,
+        };
+        let load = Some(booking.load()).filter(|load| *load > Amount::ZERO);
+        let window = booking.grants.iter().map(|grant| grant.window).max_by_key(|window| window.end);
+        let uplink = load.zip(window).map(|(load, window)| of(HostId::uplink(), window, amounts_of(load)));
+        let hosts =
+            booking.grants.iter().map(move |grant| of(grant.host().clone(), grant.window, grant.amounts.clone()));
+        hosts.chain(uplink)
     });
     seats.collect()
 }

@@ -10,8 +10,8 @@ use broker::{
     ids::SiteId,
     negotiation::{Event, Found, Negotiation, Output, RequestRecord},
     phases::{Phase, PhaseStopwatch},
-    plan::CutCounts,
     protocol::SiteRequest,
+    reason::CutCounts,
     time::{Millis, Now},
 };
 use discovery::{

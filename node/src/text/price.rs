@@ -57,7 +57,7 @@ fn would(plan: ObjectiveValue, best: WithoutBudget) -> String {
 
 #[cfg(test)]
 mod tests {
-    use broker::{negotiation::RoundOutcome, plan::CutCounts};
+    use broker::{negotiation::RoundOutcome, reason::CutCounts};
 
     use super::*;
 

@@ -8,7 +8,7 @@ use broker::{
     amount::format_amount,
     demand::{Demand, Length},
     ids::tail_of,
-    plan::Reason,
+    reason::Reason,
     request::Request,
     resources::{Amounts, Attributes},
     time::Time,

@@ -23,6 +23,8 @@ use super::{
     world::{Cluster, Counts, Ended, Job, Policy, State},
 };
 
+/// The policy that looks at every second.
+pub(crate) const EXACT: &str = "oas";
 /// Mbit/s of a GB/s.
 const MBPS: f64 = 8_000.0;
 /// Behind any batch, and a time that requests may have, in seconds.
@@ -39,7 +41,7 @@ const SLACK_S: i64 = 60;
 pub(crate) fn ordered_and_assigned(clusters: &[Cluster], jobs: &[Job]) -> anyhow::Result<Vec<Ended>> {
     let state = State::empty(clusters, jobs);
     let batch: Vec<usize> = (0..jobs.len()).collect();
-    let planned = Grid::of(clusters)?.plan(&state, &batch, NEVER_S, Effort::Balanced)?;
+    let planned = Grid::of(clusters, EXACT)?.plan(&state, &batch, NEVER_S, Effort::Balanced)?;
     let ended = |(job, planned): (usize, Option<Planned>)| {
         let Planned { start, end, counts } = planned.with_context(|| format!("job {job} has no place"))?;
         Ok(Ended { job, start: start as f64, end: end as f64, counts, was_saturated: false, restarts: 0 })
@@ -54,13 +56,14 @@ struct Planned {
     counts: Counts,
 }
 
-/// The clusters as a snapshot with nothing on it.
+/// The clusters as a snapshot with nothing on it, and by which policy batches are planned there.
 struct Grid {
     idle: GridSnapshot,
+    policy: &'static str,
 }
 
 impl Grid {
-    fn of(clusters: &[Cluster]) -> anyhow::Result<Grid> {
+    fn of(clusters: &[Cluster], policy: &'static str) -> anyhow::Result<Grid> {
         let name = |at: usize| format!("c{at:03}");
         let site = |(at, cluster): (usize, &Cluster)| json!({"id": name(at), "uplink": {"mbps": (cluster.link * MBPS) as u64, "occupancy": []}});
         let host = |at: usize, speed: u64, number: u32| json!({"id": format!("{}-{number:06}", name(at)), "site": name(at), "resources": {"cpu": 1000}, "speed": speed});
@@ -71,7 +74,7 @@ impl Grid {
         let hosts: Vec<_> = hosts.collect();
         let sites: Vec<_> = clusters.iter().enumerate().map(site).collect();
         let text = json!({"format": "kolo-grid/2", "sites": sites, "hosts": hosts}).to_string();
-        Ok(Grid { idle: GridSnapshot::read(&text).context("clusters as a snapshot")? })
+        Ok(Grid { idle: GridSnapshot::read(&text).context("clusters as a snapshot")?, policy })
     }
 
     /// What is taken of it: hosts of what runs until its end, and for ever those that have failed.
@@ -115,7 +118,7 @@ impl Grid {
             planner.read_line(at + 1, &request(at, &state.jobs[*job], latest)).context("a job as a request")
         };
         let asked: Vec<Asked> = batch.iter().enumerate().map(line).collect::<anyhow::Result<_>>()?;
-        let answer = batch::plan(&*policy_named("oas")?, &planner, &asked, &Options::default(), Watch::NOBODY)?;
+        let answer = batch::plan(&*policy_named(self.policy)?, &planner, &asked, &Options::default(), Watch::NOBODY)?;
         let planned = |line: &broker::offline::PlanLine| {
             let plan = line.outcome.plan()?;
             let mut counts = vec![0; state.clusters.len()];
@@ -154,12 +157,12 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// For these clusters.
+    /// For these clusters, by `oas` or one of its forms.
     ///
     /// # Errors
     /// When they have more hosts than a snapshot.
-    pub(crate) fn new(clusters: &[Cluster]) -> anyhow::Result<Whole> {
-        Ok(Whole { grid: Grid::of(clusters)?, beginning: VecDeque::new(), decided: None, promise: None })
+    pub(crate) fn new(clusters: &[Cluster], policy: &'static str) -> anyhow::Result<Whole> {
+        Ok(Whole { grid: Grid::of(clusters, policy)?, beginning: VecDeque::new(), decided: None, promise: None })
     }
 
     /// Which of those that wait begin now.

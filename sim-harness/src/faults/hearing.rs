@@ -42,6 +42,8 @@ impl World {
         let Some(machines) = self.machines(node) else { return };
         machines.ledger.forget_past(now);
         let from = machines.ledger.version();
+        // It binds seats too, and what changes thereby may be published after the sign of life, once it is on disk.
+        self.after_ledger(node);
         self.perform_ledger(node);
         if self.grid.nodes[node].run != run {
             return;

@@ -11,8 +11,9 @@ use super::{deadlines, policy};
 use crate::{duration, print::OutputForm};
 
 /// The names of the policies with `--uplink-mbps`: orders alone take the fastest hosts, whatever the uplinks.
-pub const SPANNING_POLICIES: [&str; 17] = [
+pub const SPANNING_POLICIES: [&str; 18] = [
     "oas",
+    "oas:slots",
     "mesd",
     "mesd:literal",
     "cbs",
@@ -54,7 +55,7 @@ pub struct ReplayArgs {
     #[command(flatten)]
     pub rules: Rules,
     /// Jobs span clusters: each cluster of the machines file is behind an uplink of so many Mbit/s, hosts differ in speed, and a task has
-    /// a host of its own. Policies: oas, mesd, mesd:literal, cbs, jpr, pas-ORDER, and the orders fcfs, sjf, bjf, fpfs, spt and lpt.
+    /// a host of its own. Policies: oas, oas:slots, mesd, mesd:literal, cbs, jpr, pas-ORDER, and the orders fcfs, sjf, bjf, fpfs, spt and lpt.
     #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["synthetic", "jobs_csv", "growth", "search", "slack"])]
     pub uplink_mbps: Option<u32>,
     #[command(flatten)]

@@ -44,10 +44,10 @@ const REPAIR_S: f64 = 4.0 * 3600.0;
 const COMPUTE_LEAST: f64 = 0.5;
 
 fn named(name: &str, clusters: &[Cluster]) -> anyhow::Result<Option<Box<dyn Policy>>> {
-    if name == "oas" {
-        return Ok(Some(Box::new(Whole::new(clusters)?)));
+    match ["oas", "oas:slots"].into_iter().find(|known| *known == name) {
+        Some(form) => Ok(Some(Box::new(Whole::new(clusters, form)?))),
+        None => Ok(literal_or_packages(name)),
     }
-    Ok(literal_or_packages(name))
 }
 
 fn literal_or_packages(name: &str) -> Option<Box<dyn Policy>> {

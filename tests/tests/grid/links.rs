@@ -17,6 +17,8 @@ fn what_an_uplink_does_not_carry_is_refused_by_its_name_until_it_is_free_again()
     let talking = first.kolo_json(&asked("60Mbit/s"), 0);
     assert_eq!(talking["reservation"]["hosts"].as_array().map(Vec::len), Some(3), "{talking}");
     let id = talking["id"].as_str().unwrap();
+    let promised = first.kolo(&["local", "list"]).out;
+    assert!(promised.lines().any(|line| line.contains(id) && line.contains("uplink  mbps=60")), "{promised}");
     second.wait_until("the links to be known as used", "/v1/usage?points=1", |_| {
         second.kolo(&[&["plan"], &asked("60Mbit/s")[1..]].concat()).code == Some(2)
     });

@@ -12,7 +12,8 @@ use crate::{
         policy::Policy,
         run::Run,
     },
-    plan::{Absence, Plan},
+    plan::Plan,
+    reason::Absence,
 };
 
 /// Most requests of a batch.

@@ -359,6 +359,6 @@ fn a_budget_that_nothing_meets_is_refused_with_what_the_cheapest_would_cost() {
         }
     };
     assert_eq!(reason(50), None);
-    let expected = "the cheapest plan costs 0.05 credits, the budget is 0.049: offer that much, ask for less, or allow other starts".to_owned();
+    let expected = "the cheapest plan found costs 0.05 credits, the budget is 0.049: offer that much, ask for less, or allow other starts".to_owned();
     assert_eq!(reason(49), Some(("budget", expected)));
 }

@@ -71,7 +71,7 @@ impl Studied {
             Studied::Packages(order) => simulate(clusters, jobs, &mut Packages::new(order)),
             Studied::LeastSlowdown(choice) => simulate(clusters, jobs, &mut LeastSlowdown::new(choice)),
             Studied::Exact if jobs.iter().all(|job| job.arrival <= 0.0) => oas::ordered_and_assigned(clusters, jobs)?,
-            Studied::Exact => simulate(clusters, jobs, &mut Whole::new(clusters)?),
+            Studied::Exact => simulate(clusters, jobs, &mut Whole::new(clusters, oas::EXACT)?),
         })
     }
 }

@@ -66,7 +66,7 @@ fn any_policy_places_every_job_once_and_packages_keep_the_links() {
         check(&jobs, &carried, 64);
         // OAS takes a second or so for ten jobs.
         let jobs = &jobs[..10];
-        let whole = simulate(&clusters, jobs, &mut Whole::new(&clusters).unwrap());
+        let whole = simulate(&clusters, jobs, &mut Whole::new(&clusters, oas::EXACT).unwrap());
         assert!(whole.iter().all(|ended| !ended.was_saturated));
         check(jobs, &whole, 64);
     }
@@ -79,13 +79,13 @@ fn batches_are_planned_anew_when_jobs_come_and_nobody_starves() {
     // Every 50 s comes a narrow job of 120 s; the wide one comes when two run, and begins when those that were planned before it are over.
     let mut jobs: Vec<Job> = (0..40).map(|at| Job { arrival: 50.0 * f64::from(at), ..job(1, 1.0, 120.0) }).collect();
     jobs.insert(3, Job { arrival: 101.0, ..job(4, 1.0, 100.0) });
-    let ended = simulate(&clusters, &jobs, &mut Whole::new(&clusters).unwrap());
+    let ended = simulate(&clusters, &jobs, &mut Whole::new(&clusters, oas::EXACT).unwrap());
     check(&jobs, &ended, 4);
     let wide = ended.iter().find(|ended| ended.job == 3).unwrap();
     assert!(wide.start < 600.0, "{}", wide.start);
     // A job that no link bears runs by itself.
     let wide = Job { tasks: 4, compute: 0.5, base: 100.0, bandwidth: 3.0, arrival: 0.0 };
-    let ended = simulate(&clusters, &[wide, Job { tasks: 1, ..wide }], &mut Whole::new(&clusters).unwrap());
+    let ended = simulate(&clusters, &[wide, Job { tasks: 1, ..wide }], &mut Whole::new(&clusters, oas::EXACT).unwrap());
     let mut first: Vec<_> = ended.iter().map(|ended| (ended.job, ended.was_saturated)).collect();
     first.sort_unstable();
     assert_eq!(first, [(0, true), (1, false)]);

@@ -1,0 +1,333 @@
+//! Why the planner has no plan: what cut the hosts, which start came nearest, which limit, price or uplink was in the way; and all of it in
+//! words.
+//!
+//! Invariant: the words name what could be changed to get a plan.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    amount::{Amount, format_amount},
+    cost::Cost,
+    demand::Unmet,
+    ids::SiteId,
+    resources::ResourceName,
+    tariff::Parts,
+    time::{Span, Time},
+};
+
+/// How many hosts each constraint of phase I cut; a host is counted once, at the first constraint it fails.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CutCounts {
+    /// Not among the named candidates.
+    pub candidates: u64,
+    /// By required attribute, `key=value`.
+    pub attributes: Vec<(String, u64)>,
+    /// Slower than asked, or so slow that the work would never end.
+    pub speed: u64,
+    /// By resource whose capacity is below `d_i`, `memory>=8GiB`.
+    pub resources: Vec<(String, u64)>,
+}
+
+impl CutCounts {
+    /// Counts `hosts` hosts that lack this.
+    pub fn add(&mut self, unmet: Unmet, hosts: u64) {
+        fn count(counts: &mut Vec<(String, u64)>, key: String, hosts: u64) {
+            match counts.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, count)) => *count += hosts,
+                None => counts.push((key, hosts)),
+            }
+        }
+        match unmet {
+            Unmet::Candidates => self.candidates += hosts,
+            Unmet::Attribute(key, value) => count(&mut self.attributes, format!("{key}={value}"), hosts),
+            Unmet::Speed(_) => self.speed += hosts,
+            Unmet::Minimum(name, least) => {
+                count(&mut self.resources, format!("{name}>={}", format_amount(&name, least)), hosts);
+            }
+        }
+    }
+
+    fn words(&self) -> String {
+        let one = |name: &str, hosts: u64| (hosts > 0).then(|| format!("{name} {hosts}"));
+        let attributes = self.attributes.iter().map(|(pair, hosts)| format!("{pair} {hosts}"));
+        let resources = self.resources.iter().map(|(least, hosts)| format!("per_host.{least} {hosts}"));
+        let all = one("candidates", self.candidates).into_iter().chain(attributes).chain(one("speed", self.speed));
+        all.chain(resources).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What keeps hosts from a start, beside what is booked on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The request's deadline: a seat would end after it.
+    Deadline(Time),
+    /// The owner's least notice: a seat would start before it.
+    Notice(Span),
+    /// The owner's horizon: a seat would end behind it.
+    Horizon(Span),
+    /// The owner's share: a seat wants more of the host.
+    Share(Parts),
+    /// The request's limit of sites: none so few have hosts enough.
+    SitesMax(u64),
+}
+
+impl Limit {
+    fn words(self, show_time: &dyn Fn(Time) -> String) -> String {
+        let span = |Span(seconds)| match [(86_400, "d"), (3_600, "h"), (60, "min")]
+            .iter()
+            .find(|(unit, _)| seconds % unit == 0)
+        {
+            Some((unit, name)) => format!("{}{name}", seconds / unit),
+            None => format!("{seconds}s"),
+        };
+        match self {
+            Limit::Deadline(deadline) => format!("deadline {}", show_time(deadline)),
+            Limit::Notice(least) => format!("least notice {}", span(least)),
+            Limit::Horizon(horizon) => format!("horizon {}", span(horizon)),
+            Limit::Share(Parts(share)) => format!("share {} %", f64::from(share) / 10.0),
+            Limit::SitesMax(most) => format!("sites_max {most}"),
+        }
+    }
+}
+
+/// The start that came nearest to a solution.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NearestMiss {
+    /// The start.
+    pub start: Time,
+    /// Hosts that meet every per-host minimum through the whole window.
+    pub hosts_available: u64,
+    /// Resources of which even the N hosts with the most have too little, and by how much. Empty although enough hosts
+    /// are available: no N of them reach all totals at once.
+    pub short: Vec<(ResourceName, Amount)>,
+    /// What keeps how many of the other hosts from it, a host counted once; what keeps most first, and not all where these are many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cuts: Vec<(Limit, u64)>,
+}
+
+impl NearestMiss {
+    /// Of so many hosts that were asked for.
+    fn words(&self, asked: u64, show_time: &dyn Fn(Time) -> String) -> String {
+        let available = self.hosts_available;
+        let mut text = format!("nearest miss: {} of {asked} hosts at {}", available.min(asked), show_time(self.start));
+        for (resource, missing) in &self.short {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "; {resource} short by {}", format_amount(resource, *missing));
+        }
+        if !self.cuts.is_empty() {
+            let cuts = self.cuts.iter().map(|(limit, hosts)| format!("{} {hosts}", limit.words(show_time)));
+            let _ = write!(text, "; hosts cut by {}", cuts.collect::<Vec<_>>().join(", "));
+        } else if self.short.is_empty() && available >= asked {
+            text.push_str("; every total alone could be met, all of them at once could not");
+        }
+        text
+    }
+}
+
+/// Why a batch has no plan for a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Absence {
+    /// It asks more of a host than any has, in words.
+    TooLarge(String),
+    /// This excludes it in the hosts and the money that were left for it.
+    Excluded(Box<Reason>),
+    /// The search was ended before its turn.
+    Ended,
+    /// No start was found for it beside the others.
+    Crowded,
+    /// Its cheapest alternative costs more than is left of the budget of the batch.
+    Spent {
+        /// What is left.
+        left: Cost,
+        /// What that alternative costs.
+        cheapest: Cost,
+    },
+}
+
+impl Absence {
+    fn words(&self, show_time: &dyn Fn(Time) -> String) -> String {
+        match self {
+            Absence::TooLarge(what) => what.clone(),
+            Absence::Excluded(reason) => reason.detail_by(show_time),
+            Absence::Ended => "the search was ended before its turn".to_owned(),
+            Absence::Crowded => "no start was found for it beside the others".to_owned(),
+            Absence::Spent { left, cheapest } => {
+                format!("its cheapest alternative costs {cheapest} credits, {left} of the budget of the batch are left")
+            }
+        }
+    }
+}
+
+/// What excluded a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// Phase I: fewer hosts than asked satisfy the minima and attributes, whatever their schedules.
+    TooFewHosts {
+        /// Hosts that do.
+        found: u64,
+        /// N.
+        asked: u64,
+        /// What cut the others.
+        cut: CutCounts,
+    },
+    /// Phase II: even the N largest hosts together lack capacity.
+    Capacity {
+        /// The resource.
+        resource: ResourceName,
+        /// Asked in sum.
+        needed: Amount,
+        /// What the N largest hosts have.
+        best: Amount,
+    },
+    /// Phases III and IV: no start inside the window works.
+    NoWindow {
+        /// N.
+        asked: u64,
+        /// The start that came nearest.
+        nearest: NearestMiss,
+    },
+    /// The search limit was reached at a start that no bound excludes; a higher effort may find a plan.
+    SearchLimit {
+        /// N.
+        asked: u64,
+        /// The first such start.
+        nearest: NearestMiss,
+    },
+    /// The latest start has already passed.
+    WindowPassed {
+        /// The latest start asked.
+        latest: Time,
+        /// The earliest possible.
+        earliest: Time,
+    },
+    /// The plan of a batch leaves it out.
+    Postponed {
+        /// Alternatives that were found, of which none was chosen.
+        alternatives: u64,
+        /// Why none was found, or none was chosen, where that is known.
+        because: Option<Absence>,
+    },
+    /// Enough hosts are free at some starts, and everywhere the sites' links do not bear the traffic between them.
+    Uplink {
+        /// The site whose link is short.
+        site: SiteId,
+        /// At this start.
+        start: Time,
+        /// So many seats of the site would be too many.
+        seats: u64,
+        /// What they would put on its link, in Mbit/s.
+        load: Amount,
+        /// What the link has free through the whole window, in Mbit/s.
+        room: Amount,
+    },
+    /// Each of the shapes of the request is excluded, in their order; not all for the same reason.
+    Shapes(Vec<Reason>),
+    /// Enough hosts are free at some starts, and everywhere they cost too much.
+    Budget {
+        /// What was offered.
+        budget: Cost,
+        /// What the cheapest plan found would cost.
+        cheapest: Option<Cost>,
+    },
+}
+
+impl Reason {
+    /// What excludes all shapes of a request, each of which one of these excludes.
+    pub(crate) fn of_shapes(mut reasons: Vec<Reason>) -> Reason {
+        let is_one = reasons.windows(2).all(|two| two[0] == two[1]);
+        let one = if is_one { reasons.pop() } else { None };
+        one.unwrap_or(Reason::Shapes(reasons))
+    }
+
+    /// A stable name of the kind of reason; of several, of the first.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Reason::TooFewHosts { .. } => "too_few_hosts",
+            Reason::Capacity { .. } => "capacity",
+            Reason::NoWindow { .. } => "no_window",
+            Reason::Uplink { .. } => "uplink",
+            Reason::Budget { .. } => "budget",
+            Reason::SearchLimit { .. } => "search_limit",
+            Reason::WindowPassed { .. } => "window_passed",
+            Reason::Postponed { .. } => "postponed",
+            Reason::Shapes(reasons) => reasons.first().map_or("no_window", Reason::code),
+        }
+    }
+
+    /// A sentence for people. Times are seconds of the schedule's clock, shown by `show_time`.
+    #[must_use]
+    pub fn detail_with(&self, show_time: impl Fn(Time) -> String) -> String {
+        self.detail_by(&show_time)
+    }
+
+    fn detail_by(&self, show_time: &dyn Fn(Time) -> String) -> String {
+        match self {
+            Reason::Shapes(reasons) => {
+                let of_shape = |(number, reason): (u32, &Reason)| {
+                    format!("shape {number} of {}: {}", reasons.len(), reason.detail_by(show_time))
+                };
+                (1..).zip(reasons).map(of_shape).collect::<Vec<_>>().join("; ")
+            }
+            Reason::TooFewHosts { found, asked, cut } => {
+                let cuts = cut.words();
+                let cuts = if cuts.is_empty() { cuts } else { format!("; hosts cut by {cuts}") };
+                format!("{found} of {asked} hosts satisfy the minima and attributes{cuts}")
+            }
+            Reason::Capacity { resource, needed, best } => format!(
+                "{resource}: {} asked in sum, the largest hosts together have {}",
+                format_amount(resource, *needed),
+                format_amount(resource, *best)
+            ),
+            Reason::NoWindow { asked, nearest } => format!("no start works; {}", nearest.words(*asked, show_time)),
+            Reason::Uplink { site, start, seats, load, room } => format!(
+                "no start works; the uplink of {site} has {} Mbit/s free at {}, {seats} of its hosts would put {} Mbit/s on it",
+                room.0,
+                show_time(*start),
+                load.0
+            ),
+            Reason::Budget { budget, cheapest: Some(cheapest) } => {
+                format!(
+                    "the cheapest plan found costs {cheapest} credits, the budget is {budget}: offer that much, ask for less, or \
+                     allow other starts"
+                )
+            }
+            Reason::Budget { budget, cheapest: None } => {
+                format!("no plan costs {budget} credits or less: offer more, ask for less, or allow other starts")
+            }
+            Reason::SearchLimit { asked, nearest } => {
+                let (available, start) = (nearest.hosts_available, show_time(nearest.start));
+                format!(
+                    "no start found within the search limit: at {start} {available} hosts are available for {asked}, and \
+                     whether some of them reach all totals at once is not settled; a higher effort may tell"
+                )
+            }
+            Reason::WindowPassed { latest, earliest } => format!(
+                "the latest start asked ({}) is before the earliest possible ({})",
+                show_time(*latest),
+                show_time(*earliest)
+            ),
+            Reason::Postponed { alternatives, because } => {
+                let because = match because {
+                    Some(because) if *alternatives == 0 || matches!(because, Absence::Spent { .. }) => {
+                        because.words(show_time)
+                    }
+                    None if *alternatives == 0 => Absence::Crowded.words(show_time),
+                    _ => format!("none of {alternatives} alternatives is part of the best choice"),
+                };
+                format!("left for another batch: {because}")
+            }
+        }
+    }
+
+    /// The sentence with times in plain seconds, for traces.
+    #[must_use]
+    pub fn detail(&self) -> String {
+        self.detail_with(|time| format!("{} s", time.0))
+    }
+}
