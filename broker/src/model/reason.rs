@@ -76,17 +76,10 @@ pub enum Limit {
 
 impl Limit {
     fn words(self, show_time: &dyn Fn(Time) -> String) -> String {
-        let span = |Span(seconds)| match [(86_400, "d"), (3_600, "h"), (60, "min")]
-            .iter()
-            .find(|(unit, _)| seconds % unit == 0)
-        {
-            Some((unit, name)) => format!("{}{name}", seconds / unit),
-            None => format!("{seconds}s"),
-        };
         match self {
             Limit::Deadline(deadline) => format!("deadline {}", show_time(deadline)),
-            Limit::Notice(least) => format!("least notice {}", span(least)),
-            Limit::Horizon(horizon) => format!("horizon {}", span(horizon)),
+            Limit::Notice(least) => format!("least notice {least}"),
+            Limit::Horizon(horizon) => format!("horizon {horizon}"),
             Limit::Share(Parts(share)) => format!("share {} %", f64::from(share) / 10.0),
             Limit::SitesMax(most) => format!("sites_max {most}"),
         }

@@ -45,6 +45,9 @@ impl Time {
     }
 }
 
+/// Seconds of a day.
+const DAY_S: u64 = 86_400;
+
 /// A length of time in whole seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -53,6 +56,18 @@ pub struct Span(pub u64);
 impl Span {
     /// The longest accepted span: the whole accepted range of time.
     pub const MAX: Span = Span(Time::MAX.0 as u64);
+}
+
+/// For people, such as `7d`, `12h` or `1h 30m`.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let &Span(seconds) = self;
+        match i64::try_from(seconds) {
+            _ if seconds >= 2 * DAY_S && seconds.is_multiple_of(DAY_S) => write!(f, "{}d", seconds / DAY_S),
+            Ok(seconds) => write!(f, "{:#}", jiff::SignedDuration::from_secs(seconds)),
+            Err(_) => write!(f, "{seconds}s"),
+        }
+    }
 }
 
 impl ops::Add<Span> for Time {
@@ -163,6 +178,12 @@ mod tests {
         assert_eq!(Time(0).in_utc(), "1970-01-01 00:00:00 UTC");
         assert_eq!(Time(951_782_399).in_utc(), "2000-02-28 23:59:59 UTC");
         assert_eq!(Time::MAX.in_utc(), "9999-12-31 23:59:59 UTC");
+    }
+
+    #[test]
+    fn spans_for_people() {
+        let shown = [0, 60, 5_400, 86_400, 7 * 86_400, u64::MAX].map(|seconds| Span(seconds).to_string());
+        assert_eq!(shown, ["0s", "1m", "1h 30m", "24h", "7d", "18446744073709551615s"]);
     }
 
     #[test]

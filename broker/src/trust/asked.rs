@@ -13,7 +13,7 @@ use crate::{
     protocol::Grant,
     request::StartWindow,
     resources::{Amounts, amount_of},
-    time::Span,
+    time::{Span, Time},
 };
 
 /// Clocks of users and sites may differ by this much: a start may lie this long before the user signed.
@@ -79,15 +79,16 @@ fn check_window(statement: &RequestStatement, grant: &Grant) -> Result<(), Denia
     let earliest = asked_earliest.map_or(signed, |earliest| earliest.max(signed));
     let (start, end) = (grant.window.start, grant.window.end);
     if start < earliest || asked_latest.is_some_and(|latest| start > latest) {
-        let latest = asked_latest.map_or_else(|| "any".to_owned(), |latest| latest.0.to_string());
-        let detail = format!("start {} is outside what the user asked for ({} to {latest})", start.0, earliest.0);
+        let latest = asked_latest.map_or_else(|| "any".to_owned(), Time::in_utc);
+        let (start, earliest) = (start.in_utc(), earliest.in_utc());
+        let detail = format!("start {start} is outside what the user asked for ({earliest} to {latest})");
         return Err(Denial::new(Rule::Window, detail));
     }
     match deadline.filter(|deadline| end > *deadline) {
         None => Ok(()),
         Some(deadline) => {
-            let detail =
-                format!("seat {} ends at {}, the user asked for {} at the latest", grant.seat, end.0, deadline.0);
+            let (end, deadline) = (end.in_utc(), deadline.in_utc());
+            let detail = format!("seat {} ends at {end}, the user asked for {deadline} at the latest", grant.seat);
             Err(Denial::new(Rule::Deadline, detail))
         }
     }

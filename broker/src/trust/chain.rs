@@ -23,7 +23,8 @@ pub struct Holder {
     pub subject: Subject,
     /// What for.
     pub role: Role,
-    /// The holder's name; not unique.
+    /// The name that an admin has given the holder, not unique. One that a user has chosen is `NAME@ACCOUNT`, with the fingerprint of the
+    /// invitation, so that nobody takes a name that another was given; a site's is as it says.
     pub name: String,
     /// How much the holder may have at one site.
     pub limits: Limits,
@@ -85,7 +86,7 @@ impl Chain {
         if self.0.is_empty() || self.0.len() > LINKS_MAX {
             return Err(TrustError::Links(self.0.len()));
         }
-        let (mut lineage, mut account) = (Vec::with_capacity(self.0.len()), None);
+        let (mut lineage, mut account, mut is_named) = (Vec::with_capacity(self.0.len()), None, true);
         let mut last: Option<Credential> = None;
         for (link, signed) in (1..).zip(&self.0) {
             let (signer, name) = match last.as_ref().map(|maker| &maker.subject) {
@@ -108,6 +109,7 @@ impl Chain {
             if let Some(maker) = &last {
                 may_make(maker, &credential).map_err(|detail| TrustError::Exceeds { link, detail })?;
             }
+            is_named = last.as_ref().is_none_or(|maker| !maker.is_invitation || !maker.name.is_empty());
             lineage.push(credential.subject.clone());
             if credential.role != Role::Admin {
                 account.get_or_insert_with(|| credential.subject.clone());
@@ -119,10 +121,15 @@ impl Chain {
             (true, false) => Err(TrustError::Invitation("an invitation is no credential: join with it first")),
             (false, true) => Err(TrustError::Invitation("a credential is no invitation")),
             _ => Ok(Holder {
+                name: match &account {
+                    Some(Subject::Key(account)) if !is_named && holder.role != Role::Site => {
+                        format!("{}@{}", holder.name, account.fingerprint())
+                    }
+                    _ => holder.name,
+                },
                 account: account.unwrap_or_else(|| holder.subject.clone()),
                 subject: holder.subject,
                 role: holder.role,
-                name: holder.name,
                 limits: holder.limits,
                 expires: holder.expires,
                 lineage,

@@ -91,7 +91,7 @@ pub struct Permit {
     pub user: PublicKey,
     /// On whose account it is: that of the invitation with which the user has joined, else the user's own.
     pub account: PublicKey,
-    /// The name in the user's credential, else the key's fingerprint.
+    /// The name of the [`Holder`] of the user's credential, else the key's fingerprint.
     pub name: String,
     /// The credential's limits, else the owner's.
     pub limits: Limits,
@@ -304,7 +304,7 @@ impl Gate {
             return Err(Denial::new(Rule::Draining, "the owner is emptying the site"));
         }
         let policy = &self.policy;
-        let names = |list| OwnerPolicy::names(list, &permit.name, &permit.user);
+        let names = |list| OwnerPolicy::names(list, &permit.name, (&permit.user, &permit.account));
         if policy.allow.as_ref().is_some_and(|allow| !names(allow)) {
             return Err(Denial::new(Rule::OwnerAllow, format!("user {} is not among those allowed", permit.name)));
         }
@@ -313,12 +313,12 @@ impl Gate {
         }
         let duration = window.duration();
         if let Some(longest) = policy.max_duration.filter(|longest| duration > *longest) {
-            let detail = format!("{} s asked, at most {} s are allowed", duration.0, longest.0);
+            let detail = format!("{duration} asked, at most {longest} are allowed");
             return Err(Denial::new(Rule::OwnerMaxDuration, detail));
         }
         for (rule, reach) in [(Rule::OwnerMaxReach, policy.max_reach), (Rule::MaxReach, permit.limits.max_reach_s)] {
             if let Some(reach) = reach.filter(|reach| is_beyond(window.end, now, *reach)) {
-                let detail = format!("it would end more than {} s from now", reach.0);
+                let detail = format!("it would end more than {reach} from now");
                 return Err(Denial::new(rule, detail));
             }
         }

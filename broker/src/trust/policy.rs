@@ -79,9 +79,13 @@ impl OwnerPolicy {
         }
     }
 
-    /// Whether `list` names the user, by name, key or fingerprint.
-    pub(super) fn names(list: &BTreeSet<String>, name: &str, user: &PublicKey) -> bool {
-        list.contains(name) || list.contains(&user.fingerprint()) || list.contains(&user.to_string())
+    /// Whether `list` names a user, by name, or by the key or fingerprint of the user or of the account, which may stand behind a chosen
+    /// name: whoever joins again with the same invitation has another key and perhaps another such name.
+    pub(super) fn names(list: &BTreeSet<String>, name: &str, (user, account): (&PublicKey, &PublicKey)) -> bool {
+        let of_account = account.fingerprint();
+        let is_account = |entry: &String| entry.rsplit_once('@').is_some_and(|(_, behind)| behind == of_account);
+        let is_key = |key: &PublicKey| list.contains(&key.fingerprint()) || list.contains(&key.to_string());
+        list.contains(name) || is_key(user) || is_key(account) || list.iter().any(is_account)
     }
 }
 

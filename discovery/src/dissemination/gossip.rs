@@ -395,9 +395,9 @@ impl Gossip {
         if self.accepted.take(1, now) { Ok(()) } else { Err(Dropped::Overload.into()) }
     }
 
-    /// Notes the time that a site of the view has signed.
+    /// Notes the time that a site has signed which is in the view or connected: where this clock is wrong, nobody may be in the view.
     fn note_time(&self, author: &SiteId, payload: &Payload, sent_ms: u64, now: Millis) {
-        if self.shared.view.sequence(author).is_some() {
+        if self.shared.view.sequence(author).is_some() || self.shared.is_connected(author) {
             self.shared.offsets.note(author, payload, sent_ms, self.shared.clock.utc_ms(), now);
         }
     }

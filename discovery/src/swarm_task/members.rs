@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use libp2p::{Multiaddr, PeerId, identify};
 use tokio::task;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{behaviour::GOSSIP_SCORE_MIN, peers::ADDRESSES_PER_PEER_MAX, task::SwarmTask};
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     counters::Counter,
     identity::site_of_peer,
     membership::NotMember,
-    wire::names::identify_protocol,
+    wire::names::{identify_protocol, proof_protocol},
 };
 
 impl SwarmTask {
@@ -44,6 +44,10 @@ impl SwarmTask {
             let _ = self.swarm.disconnect_peer_id(peer);
             return;
         }
+        let (grid, is_closed) = (&self.shared.config.grid, self.shared.config.membership.is_closed());
+        if !is_closed && proof_protocol(grid).is_ok_and(|proof| info.protocols.contains(&proof)) {
+            warn!(%peer, %grid, "this grid is closed, and this node has joined it as an open one, so nobody will talk to it: ask for a token, then kolo join TOKEN");
+        }
         if let Some(ip) = ip_of(&info.observed_addr) {
             self.shared.seen_as.note(peer, ip);
         }
@@ -60,7 +64,7 @@ impl SwarmTask {
         match event {
             ProofEvent::Shown { peer, credential, checked: Ok(()) } => self.admit(peer, credential),
             ProofEvent::Shown { peer, checked: Err(why), .. } => {
-                info!(%peer, %why, "not let in");
+                debug!(%peer, %why, "not let in");
                 self.shared.count(Counter::ProofsRefused);
                 if why == NotMember::MadeUp {
                     self.blame(peer, Offence::MadeUpProof);

@@ -133,7 +133,7 @@ impl Upkeep {
     pub fn reload(&self) -> Result<Reloaded, UpkeepError> {
         let mut config = locked(&self.config);
         let new = self.source.as_ref().ok_or(UpkeepError::NoSource)?()?;
-        let reloaded = Reloaded::between(&config, &new);
+        let mut reloaded = Reloaded::between(&config, &new);
         let tls = match (&self.tls, &new.remote) {
             (Some(tls), Some(remote)) => Some((tls, Tls::open(&remote.cert, &remote.key)?)),
             _ => None,
@@ -152,7 +152,10 @@ impl Upkeep {
         config.pricing = new.pricing;
         (config.settings.price, config.settings.price_reach) = (new.settings.price, new.settings.price_reach);
         if let Some((tls, opened)) = tls {
-            tls.replace(&opened);
+            // The file may hold another certificate under the same name.
+            if tls.replace(&opened) && !reloaded.changed.iter().any(|key| key == "remote.cert") {
+                reloaded.changed.push("remote.cert".to_owned());
+            }
             let remote = &mut config.settings.remote;
             (remote.cert, remote.key) = (new.settings.remote.cert, new.settings.remote.key);
         }

@@ -302,6 +302,12 @@ impl Client {
             let hint = "name the api.token of that node's data directory with --token-file or --data-dir";
             return Err(CliError::failed(message).hinted(hint));
         }
+        if status == StatusCode::UNAUTHORIZED {
+            let message = format!("the node at {} lets nobody do this without a token", self.base);
+            let hint = "with a key you submit, and see and change what is yours; for the rest its operator makes a token of scope read \
+                        (kolo token), which you name with --token-file";
+            return Err(CliError::failed(message).hinted(hint));
+        }
         if !status.is_success() {
             // A problem without a readable body still has its status.
             return Err(refusal(status, &serde_json::from_slice(&bytes).unwrap_or_default(), list));
@@ -319,7 +325,8 @@ impl Client {
     fn untrusted(&self, why: impl Display) -> CliError {
         CliError::failed(format!("the node at {} is not trusted: {why}", self.base)).hinted(
             "name the certificate of who has signed that of the node with --ca-file, and the node as its certificate \
-             does with --api",
+             does with --api; a node's own certificate must be none of an authority (CaUsedAsEndEntity: make it with \
+             -addext basicConstraints=CA:FALSE)",
         )
     }
 

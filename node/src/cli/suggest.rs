@@ -19,6 +19,11 @@ pub fn resource(name: &str) -> Option<&'static str> {
 
 /// What in `request` no known host has, and what may have been meant.
 pub fn unknown_to_all(request: &Request, list: &HostList) -> Option<String> {
+    if list.hosts.is_empty() {
+        return Some(
+            "no known site offers a host: kolo sites lists them, and one that is drained offers none".to_owned(),
+        );
+    }
     let resources: BTreeSet<&str> =
         list.hosts.iter().flat_map(|host| host.resources.keys()).map(|name| name.as_str()).collect();
     let asked = request.shapes().flat_map(|demand| demand.per_host().keys().chain(demand.total().keys()));

@@ -187,9 +187,9 @@ pub fn format_duration(duration: Duration) -> String {
     }
 }
 
-/// Shows a span as [`format_duration`] does.
+/// Shows a span such that [`parse_span`] reads it back.
 pub fn format_span(span: Span) -> String {
-    format_duration(Duration::from_secs(span.0))
+    span.to_string()
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ pub fn random_bytes<const N: usize>() -> Result<[u8; N], TrustFileError> {
 }
 
 /// Reads a text that nobody but its owner may read; none when there is no such file.
-pub(super) fn read_private(path: &Path, bytes_max: u64) -> Result<Option<String>, TrustFileError> {
+pub fn read_private(path: &Path, bytes_max: u64) -> Result<Option<String>, TrustFileError> {
     let Some(text) = read(path, bytes_max)? else { return Ok(None) };
     let mode = fs::metadata(path).map_err(failed(path, "read it"))?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {

@@ -117,6 +117,7 @@ impl Issuer {
     /// [`TrustFileError::Trust`] when no site would accept it: the issuer's own credential is narrower, or has expired.
     pub fn invite(&self, grid: &GridFile, terms: &Terms, now: Time) -> Result<Invited, TrustFileError> {
         let root = root_of(grid)?;
+        let own = self.chain.as_ref().map(|chain| chain.verify(&grid.id, &root, now)).transpose()?;
         let token_key = SigningKey::from_bytes(&random_bytes()?);
         let subject = Subject::Key(PublicKey::of(&token_key));
         let credential = Credential {
@@ -124,7 +125,8 @@ impl Issuer {
             subject: subject.clone(),
             role: terms.role,
             name: terms.name.clone(),
-            limits: terms.limits,
+            // What is not said is as its maker has it, which is the most that it may be.
+            limits: terms.limits.or(own.map(|own| own.limits).unwrap_or_default()),
             is_invitation: true,
             issued: now,
             expires: terms.expires,
@@ -233,6 +235,21 @@ pub mod tests {
         }
         let error = admin.invite(&grid, &terms(Role::Admin), NOW).err().unwrap().to_string();
         assert!(error.contains("only the root makes admins"), "{error}");
+    }
+
+    #[test]
+    fn an_admin_with_limits_gives_them_on() {
+        let (grid, root) = grid();
+        let limits = Limits { max_holds: Some(8), ..Limits::default() };
+        let to_admin = root.invite(&grid, &Terms { limits, ..terms(Role::Admin) }, NOW).unwrap();
+        let eva = Subject::Key(PublicKey::of(&key(2)));
+        let admin = Issuer { key: key(2), chain: Some(accept(&grid, &to_admin.invitation, eva, "eva", NOW).unwrap()) };
+        for role in [Role::User, Role::Site] {
+            let invited = admin.invite(&grid, &terms(role), NOW).unwrap();
+            let root = root_of(&grid).unwrap();
+            let holder = invited.invitation.chain.verify_invitation(&grid.id, &root, NOW).unwrap();
+            assert_eq!(holder.limits.max_holds, Some(8), "{role}");
+        }
     }
 
     #[test]

@@ -43,7 +43,9 @@ impl World {
         machines.ledger.forget_past(now);
         let from = machines.ledger.version();
         // It binds seats too, and what changes thereby may be published after the sign of life, once it is on disk.
-        self.after_ledger(node);
+        if let Some(running) = self.grid.nodes[node].running() {
+            self.grid.truth.note(node, &running.machines.ledger, now);
+        }
         self.perform_ledger(node);
         if self.grid.nodes[node].run != run {
             return;

@@ -1,6 +1,6 @@
 //! The page and the API for other machines: over TLS, with a certificate that the test makes.
 
-use std::{fs, net::TcpListener, path::Path, process::Command, sync::Arc};
+use std::{fs, net::TcpListener, os::unix::fs::PermissionsExt as _, path::Path, process::Command, sync::Arc};
 
 use end_to_end::{Ended, Node, binary, hosts, run, wait_until};
 use serde_json::{Value, json};
@@ -45,6 +45,7 @@ fn with_tls(node: &str, name: &str, directory: &Path) -> (Node, String, String) 
     let (cert, key) = (path("cert"), path("key"));
     fs::write(&cert, made.cert.pem()).unwrap();
     fs::write(&key, made.key_pair.serialize_pem()).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     // The port is free now; that another takes it before the node does is next to impossible.
     let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let arguments = ["--remote-listen", &listen, "--remote-cert", &cert, "--remote-key", &key, "--remote-names", name];
@@ -117,6 +118,9 @@ fn a_renewed_certificate_is_in_force_without_a_restart() {
     assert!(ended.code != Some(0) && ended.err.contains("remote.cert and remote.key"), "{ended:?}");
     assert!(is_trusted(&before), "a certificate without its key changes nothing");
     fs::write(cert.replace(".cert.", ".key."), renewed.key_pair.serialize_pem()).unwrap();
-    assert_eq!(node.kolo(&["reload"]).code, Some(0));
+    assert_eq!(node.kolo_json(&["reload"], 0)["changed"], json!(["remote.cert"]));
     assert!(is_trusted(&renewed.cert.pem()) && !is_trusted(&before));
+    fs::set_permissions(cert.replace(".cert.", ".key."), fs::Permissions::from_mode(0o644)).unwrap();
+    let ended = node.kolo(&["reload"]);
+    assert!(ended.code != Some(0) && ended.err.contains("chmod"), "a key that others can read: {ended:?}");
 }

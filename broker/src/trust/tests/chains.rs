@@ -34,7 +34,13 @@ fn the_longest_way_leads_through_two_invitations() {
     let admin = testing::credential(Subject::Key(testing::public(2)), Role::Admin, "eva");
     let links = [(0, invitation(1, Role::Admin)), (1, admin), (2, invitation(3, Role::User)), (3, user(4, "ada"))];
     let holder = verify(&links).unwrap();
-    assert_eq!((holder.name.as_str(), holder.role, holder.lineage.len()), ("ada", Role::User, 4));
+    let chosen = format!("ada@{}", testing::public(3).fingerprint());
+    assert_eq!((&holder.name, holder.role, holder.lineage.len()), (&chosen, Role::User, 4));
+    let named = Credential { name: "ada".to_owned(), ..invitation(1, Role::User) };
+    assert!(
+        verify(&[(0, named), (1, user(4, "ada"))]).is_ok_and(|holder| holder.name == "ada"),
+        "an admin has given it"
+    );
     assert_eq!(holder.lineage[0], Subject::Key(testing::public(1)));
     assert!(verify(&links[..2]).is_ok_and(|holder| holder.role == Role::Admin));
     assert!(matches!(verify(&links[..3]), Err(TrustError::Invitation(_))));

@@ -361,8 +361,32 @@ const ASKED: &[(Rule, Change)] = &[
     }),
 ];
 
+/// The user has joined with an invitation that leaves the name to whoever joins.
+fn invited_as_anybody(case: &mut Case) {
+    let user = testing::credential(Subject::Key(testing::public(7)), Role::User, "");
+    let invitation = chain(&Credential { is_invitation: true, ..user });
+    case.user =
+        Some(invitation.with(testing::sign(&testing::credential(user_key(), Role::User, "ada"), &testing::key(7))));
+}
+
+fn behind(name: &str) -> String {
+    format!("{name}@{}", testing::public(7).fingerprint())
+}
+
 const OWNED: &[(Rule, Change)] = &[
     (Rule::OwnerAllow, |case| case.policy.allow = Some(names(&["bob"]))),
+    (Rule::OwnerAllow, |case| {
+        invited_as_anybody(case);
+        case.policy.allow = Some(names(&["ada"]));
+    }),
+    (Rule::OwnerDeny, |case| {
+        invited_as_anybody(case);
+        case.policy.deny = names(&[&behind("who it was before")]);
+    }),
+    (Rule::OwnerDeny, |case| {
+        invited_as_anybody(case);
+        case.policy.deny = names(&[&testing::public(7).fingerprint()]);
+    }),
     (Rule::OwnerDeny, |case| case.policy.deny = names(&["ada"])),
     (Rule::OwnerDeny, |case| case.policy.deny = names(&[&testing::public(1).fingerprint()])),
     (Rule::OwnerDeny, |case| case.policy.deny = names(&[&testing::public(1).to_string()])),
@@ -425,6 +449,10 @@ fn at_the_edge_of_every_rule_a_hold_is_admitted() {
         |case| case.policy.limits.max_reach_s = Some(Span(1_600)),
         |case| case.policy.hours = Some(DailyHours::new(0, 2_600).unwrap()),
         |case| case.policy.allow = Some(names(&["ada"])),
+        |case| {
+            invited_as_anybody(case);
+            (case.policy.allow, case.policy.deny) = (Some(names(&[&behind("ada")])), names(&["ada"]));
+        },
         |case| case.policy.allow = Some(names(&[&testing::public(1).fingerprint()])),
         |case| case.policy.deny = names(&["bob"]),
         |case| case.user = Some(testing::member(user_key(), Role::Admin, "eva")),

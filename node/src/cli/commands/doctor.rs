@@ -121,12 +121,13 @@ fn check_directory(data_dir: &Path) -> Vec<Finding> {
         }
     };
     let mut findings = Vec::new();
-    let secrets = [IDENTITY_FILE, API_TOKEN_FILE].map(|name| (name, fs::metadata(data_dir.join(name))));
-    for (name, metadata) in [(".", Ok(metadata))].into_iter().chain(secrets) {
+    let secrets = [IDENTITY_FILE, API_TOKEN_FILE].map(|name| data_dir.join(name));
+    let secrets = secrets.map(|path| (fs::metadata(&path), path));
+    for (metadata, path) in [(Ok(metadata), data_dir.to_owned())].into_iter().chain(secrets) {
         match metadata {
             Ok(metadata) if metadata.mode() & 0o077 != 0 => {
-                let what = format!("other users may read {name}");
-                let to_do = format!("chmod go= {}", data_dir.join(name).display());
+                let what = format!("other users may read {}", path.display());
+                let to_do = format!("chmod go= {}", path.display());
                 findings.push(Finding::problem(CHECK, what, to_do));
             }
             // A secret that is not there is made at the next start.

@@ -37,7 +37,7 @@ fn closed_grid(data_dir: &Path) -> Result<(GridFile, PublicKey), CliError> {
     let grid = GridFile::load(data_dir)?.ok_or_else(|| {
         let directory = data_dir.display();
         CliError::failed(format!(
-            "{directory} belongs to no grid yet: make one with kolo grid init, or name another --data-dir"
+            "{directory} is of no node of a grid: name the --data-dir of one, or make a new grid with kolo grid init"
         ))
     })?;
     match grid.root {

@@ -82,8 +82,8 @@ struct Target {
     expires: Time,
 }
 
-/// What `who` means: a key, a site id, or the name of members; invitations made here come first, since with one of them
-/// goes whoever joined with it.
+/// What `who` means: a key, a site id, the name of members, or the fingerprint of an invitation, which stands behind names that users have
+/// chosen (`ada@FINGERPRINT`); invitations made here come first, since with one of them goes whoever joined with it.
 fn targets(args: &RevokeArgs, issued: &[Issued], known: &GridView, now: Time) -> Result<Vec<Target>, CliError> {
     let who = args.who.as_str();
     let named = if let Ok(key) = PublicKey::from_text(who) {
@@ -94,12 +94,19 @@ fn targets(args: &RevokeArgs, issued: &[Issued], known: &GridView, now: Time) ->
         None
     };
     if let Some(subject) = named {
-        let expires = issued.iter().find(|issued| issued.subject == subject).map(|issued| issued.expires);
+        let issued = issued.iter().find(|issued| issued.subject == subject);
+        let expires = issued.map(|issued| issued.expires);
         let expires = expires.or_else(|| known.members.iter().find(|member| member.subject == subject)?.expires);
-        return Ok(vec![Target { subject, role: None, expires: expires.unwrap_or(now + LIFE_OF_FOUNDER) }]);
+        let role = issued.map(|issued| issued.role);
+        return Ok(vec![Target { subject, role, expires: expires.unwrap_or(now + LIFE_OF_FOUNDER) }]);
     }
+    let account = who.rsplit_once('@').map_or(who, |(_, account)| account);
+    let is_meant = |issued: &Issued| match &issued.subject {
+        Subject::Key(key) if key.fingerprint() == account => true,
+        _ => issued.name == who,
+    };
     let is_asked = |role: Role| args.role.is_none_or(|asked| Role::from(asked) == role);
-    let of_issued = issued.iter().filter(|issued| issued.name == who && is_asked(issued.role) && issued.expires > now);
+    let of_issued = issued.iter().filter(|issued| is_meant(issued) && is_asked(issued.role) && issued.expires > now);
     let of_issued = of_issued.map(|issued| (issued.role, issued.subject.clone(), issued.expires));
     let mut candidates: Vec<(Role, Subject, Time)> = of_issued.collect();
     if candidates.is_empty() {
@@ -153,6 +160,13 @@ impl Report for Revoked {
         };
         let mut text: String = self.revoked.iter().map(row).collect();
         text.push_str("other nodes learn of it within seconds; what is reserved already stays reserved\n");
+        let is_own_key = |row: &Row| row.target.role.is_none() && matches!(row.target.subject, Subject::Key(_));
+        if self.revoked.iter().any(is_own_key) {
+            text.push_str(
+                "if this key came with an invitation, others can be made with that: revoke it too, by its name or by what stands behind \
+                 the @ of the user's name\n",
+            );
+        }
         text
     }
     fn ids(&self) -> Vec<String> {
@@ -196,6 +210,15 @@ mod tests {
         let twice = [issued(3, Role::User, "ada"), issued(4, Role::User, "ada")];
         assert!(meant("ada", None, &twice, &known).unwrap_err().contains("several members of role user"));
         assert!(meant("bob", None, &list, &known).unwrap_err().contains("nobody of the name \"bob\""));
+    }
+
+    #[test]
+    fn what_stands_behind_a_chosen_name_means_the_invitation() {
+        let Subject::Key(of_invitation) = key(4) else { panic!() };
+        let (list, fingerprint) = ([issued(4, Role::User, ""), issued(5, Role::User, "")], of_invitation.fingerprint());
+        for who in [fingerprint.clone(), format!("ada@{fingerprint}")] {
+            assert_eq!(meant(&who, None, &list, &nobody()), Ok(vec![key(4)]), "{who}");
+        }
     }
 
     #[test]
