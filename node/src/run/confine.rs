@@ -1,8 +1,8 @@
 //! What a command may do on its owner's machine.
 //!
 //! Commands run as a user who is not root, with the limits of the seat, and without privileges to gain. Around that either Landlock
-//! ([`Runner::None`]: the files of the system to read, its scratch directory to write, no signals to others) or a sandbox
-//! ([`Runner::Bubblewrap`]: namespaces of its own). Invariant: what the owner has asked for holds or the command does not run; what this
+//! ([`Runner::None`]: the files of the system to read, its scratch directory to write, no signals to others), a sandbox
+//! ([`Runner::Bubblewrap`]: namespaces of its own) or a container ([`Runner::Podman`]: these, and the files of an image). Invariant: what the owner has asked for holds or the command does not run; what this
 //! machine cannot do is found by [`Confinement::check`] before the first one.
 
 use std::{
@@ -62,10 +62,12 @@ const DEVICES: [&str; 9] = [
 const LANDLOCK: ABI = ABI::V6;
 /// The processes of a sandbox, beside those of the command.
 const SANDBOX_PROCESSES: u64 = 2;
+/// The processes and threads of podman, beside those of the command: several of its programs work at a time.
+const PODMAN_PROCESSES: u64 = 96;
 /// The sandbox.
 const BUBBLEWRAP: &str = "bwrap";
-/// Where it is looked for, whatever anybody's environment says.
-const SANDBOX_IN: [&str; 4] = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"];
+/// Where it and podman are looked for, whatever anybody's environment says.
+const TOOLS_IN: [&str; 4] = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"];
 
 /// What stands between commands and the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +77,8 @@ pub enum Runner {
     None,
     /// bubblewrap: namespaces of its own, of files, processes, and network.
     Bubblewrap,
+    /// podman: a container of one of the owner's images.
+    Podman,
 }
 
 impl Runner {
@@ -83,6 +87,7 @@ impl Runner {
         match self {
             Runner::None => "none",
             Runner::Bubblewrap => "bubblewrap",
+            Runner::Podman => "podman",
         }
     }
 }
@@ -107,6 +112,10 @@ pub struct Confinement {
     pub processes_max: u64,
     /// Where the cgroups of commands are made; none where the machine gives the node none.
     pub cgroups: Option<PathBuf>,
+    /// The images that containers are made of.
+    pub images: Vec<String>,
+    /// Where they are, unless in the store of the user that commands run as.
+    pub image_store: Option<PathBuf>,
 }
 
 /// Why commands cannot be confined as the owner wants, and what to do about it.
@@ -148,9 +157,38 @@ pub enum ConfineError {
     /// The sandbox does not work here.
     #[error("runner = \"bubblewrap\": bwrap makes no sandbox here ({0}){1}")]
     BubblewrapFails(String, &'static str),
+    /// podman is not installed.
+    #[error(
+        "runner = \"podman\": podman is not installed: sudo apt install podman crun uidmap (or dnf, zypper, pacman)"
+    )]
+    NoPodman,
+    /// podman makes no container here.
+    #[error("runner = \"podman\": podman makes no container here: {0}")]
+    PodmanFails(String),
+    /// The owner has named no image.
+    #[error(
+        "runner = \"podman\": no image may be used: name some, such as runner_images = [\"docker.io/library/debian:stable\"]"
+    )]
+    NoImages,
+    /// An image is not there, and nothing is pulled when a command starts.
+    #[error("runner_images: {0} is not in the store of the user that commands run as: {1}")]
+    NoImage(String, String),
+    /// Nobody knows where the images are.
+    #[error(
+        "runner_image_store: the user that commands run as has no home directory; name the directory of his images"
+    )]
+    NoStore,
+    /// podman cannot take it.
+    #[error(
+        "the variable {0:?} is not handed to a container: its name or value has several lines, or begins as a comment; put it into a file"
+    )]
+    Variable(String),
+    /// The order does not fit what runs here.
+    #[error("{0}")]
+    Image(String),
     /// Commands would read the node's keys.
     #[error(
-        "runner = \"bubblewrap\": commands see {1}, and the node's keys are there, in {0}: keep data_dir elsewhere, such as in /var/lib/kolo, or run the node as root with runner_user"
+        "commands see {1}, and the node's keys are there, in {0}: keep data_dir elsewhere, such as in /var/lib/kolo, or run the node as root with runner_user"
     )]
     ShowsKeys(PathBuf, PathBuf),
     /// The system refuses.
@@ -201,6 +239,7 @@ impl Confinement {
             Runner::None if user.is_none() => return Err(ConfineError::NeedsUser),
             Runner::None => landlock_misses()?,
             Runner::Bubblewrap => self.try_sandbox().map(|()| Vec::new())?,
+            Runner::Podman => self.try_images().map(|()| Vec::new())?,
         };
         misses.extend(self.cgroups.as_deref().into_iter().flat_map(cgroup::misses));
         Ok(misses)
@@ -212,11 +251,12 @@ impl Confinement {
     /// [`ConfineError::ShowsKeys`].
     fn check_hides(&self, directory: &Path) -> Result<(), ConfineError> {
         // Another user is kept out by the rights of the files, and Landlock names what is open.
-        if self.runner != Runner::Bubblewrap || self.user()?.is_some() {
+        if self.runner == Runner::None || self.user()?.is_some() {
             return Ok(());
         }
         let whole = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-        let mut shown = SYSTEM.iter().map(Path::new).chain(self.paths.iter().map(PathBuf::as_path));
+        let of_system: &[&str] = if self.runner == Runner::Bubblewrap { &SYSTEM } else { &[] };
+        let mut shown = of_system.iter().map(Path::new).chain(self.paths.iter().map(PathBuf::as_path));
         match shown.find(|shown| shown.canonicalize().is_ok_and(|shown| whole.starts_with(shown))) {
             Some(shown) => Err(ConfineError::ShowsKeys(whole, shown.to_owned())),
             None => Ok(()),
@@ -228,9 +268,46 @@ impl Confinement {
         self.runner == Runner::None || self.has_network
     }
 
+    /// Whether an order with this image, or for a session of SSH, can be run here.
+    ///
+    /// # Errors
+    /// [`ConfineError::Image`], for the user.
+    pub fn check_image(&self, image: Option<&str>, is_ssh: bool) -> Result<(), ConfineError> {
+        let known = || self.images.join(", ");
+        let why = match (self.runner, image) {
+            (Runner::Podman, _) if is_ssh => {
+                "this site runs containers, which SSH does not reach: kolo run --pty --image IMAGE does".to_owned()
+            }
+            (Runner::Podman, None) => {
+                format!("this site runs containers: choose by --image one of its images: {}", known())
+            }
+            (Runner::Podman, Some(image)) if !self.images.iter().any(|known| known == image) => {
+                format!("the image {image} is none of those that this site runs: {}", known())
+            }
+            (Runner::None | Runner::Bubblewrap, Some(_)) => {
+                "this site runs no containers: leave --image out".to_owned()
+            }
+            _ => return Ok(()),
+        };
+        Err(ConfineError::Image(why))
+    }
+
+    /// Most memory that each process may have for itself, in MiB, where the cgroup does not limit the sum.
+    pub fn process_memory_mib(&self, cgroup: Option<&Cgroup>) -> Option<u64> {
+        self.memory_mib.filter(|_| !cgroup.is_some_and(Cgroup::has_memory))
+    }
+
+    /// The most processes that a command has, with those around it.
+    fn all_processes_max(&self) -> u64 {
+        self.processes_max.saturating_add(match self.runner {
+            Runner::None | Runner::Bubblewrap => SANDBOX_PROCESSES,
+            Runner::Podman => PODMAN_PROCESSES,
+        })
+    }
+
     /// The limits of a command's cgroup.
     pub fn limits(&self) -> Limits {
-        let processes_max = self.processes_max.saturating_add(SANDBOX_PROCESSES);
+        let processes_max = self.all_processes_max();
         Limits { memory_mib: self.memory_mib, cpu_millicores: self.cpu_millicores, processes_max }
     }
 
@@ -270,12 +347,16 @@ impl Confinement {
         let user = self.user()?;
         cgroup.map_or(Ok(()), Cgroup::join)?;
         limit(Resource::RLIMIT_CORE, 0)?;
-        if let Some(mib) = self.memory_mib.filter(|_| !cgroup.is_some_and(Cgroup::has_memory)) {
+        // podman itself needs more; it gives the limit to its container.
+        if let Some(mib) = self.process_memory_mib(cgroup).filter(|_| self.runner != Runner::Podman) {
             limit(Resource::RLIMIT_DATA, mib.saturating_mul(1024 * 1024))?;
         }
         if !cgroup.is_some_and(Cgroup::has_processes) {
             let uid = user.as_ref().map_or(geteuid(), |user| user.uid);
-            limit(Resource::RLIMIT_NPROC, processes::threads_of(uid.as_raw()).saturating_add(self.processes_max))?;
+            limit(
+                Resource::RLIMIT_NPROC,
+                processes::threads_of(uid.as_raw()).saturating_add(self.all_processes_max()),
+            )?;
         }
         if let Some(user) = user {
             let name =
@@ -286,11 +367,14 @@ impl Confinement {
                 .and_then(|()| setuid(user.uid))
                 .map_err(failed)?;
         }
-        set_no_new_privs().map_err(system("it cannot give up gaining privileges"))?;
+        // podman asks newuidmap for the users of its image, and takes the privileges from its container.
+        if self.runner != Runner::Podman {
+            set_no_new_privs().map_err(system("it cannot give up gaining privileges"))?;
+        }
         match self.runner {
             Runner::None => self.close_files(scratch),
-            // Its namespaces are made of mounts, which Landlock forbids.
-            Runner::Bubblewrap => Ok(()),
+            // Their namespaces are made of mounts, which Landlock forbids.
+            Runner::Bubblewrap | Runner::Podman => Ok(()),
         }
     }
 
@@ -314,11 +398,10 @@ impl Confinement {
     /// # Errors
     /// [`ConfineError::NoBubblewrap`].
     pub fn sandbox(&self) -> Result<Option<PathBuf>, ConfineError> {
-        if self.runner == Runner::None {
-            return Ok(None);
+        match self.runner {
+            Runner::None | Runner::Podman => Ok(None),
+            Runner::Bubblewrap => tool(BUBBLEWRAP).map(Some).ok_or(ConfineError::NoBubblewrap),
         }
-        let mut candidates = SANDBOX_IN.iter().map(|directory| Path::new(directory).join(BUBBLEWRAP));
-        candidates.find(|file| file.is_file()).map(Some).ok_or(ConfineError::NoBubblewrap)
     }
 
     /// Whether a command may learn of a file, in whose place a link may be: in a sandbox only what lies below what it shows.
@@ -390,6 +473,11 @@ impl Confinement {
     }
 }
 
+/// The file of a program of this machine.
+pub(super) fn tool(name: &str) -> Option<PathBuf> {
+    TOOLS_IN.iter().map(|directory| Path::new(directory).join(name)).find(|file| file.is_file())
+}
+
 /// What lets users make namespaces on this machine.
 fn what_mends_namespaces() -> &'static str {
     let is = |file: &str, value: &str| std::fs::read_to_string(file).is_ok_and(|text| text.trim() == value);
@@ -447,7 +535,27 @@ mod tests {
             cpu_millicores: None,
             processes_max: 100,
             cgroups: None,
+            images: vec![],
+            image_store: None,
         }
+    }
+
+    #[test]
+    fn only_images_that_the_owner_has_named_run_and_only_in_containers() {
+        let plain = confinement();
+        let named =
+            Confinement { runner: Runner::Podman, images: vec!["a:1".to_owned(), "b".to_owned()], ..confinement() };
+        assert!(plain.check_image(None, false).is_ok() && plain.check_image(None, true).is_ok());
+        assert!(named.check_image(Some("b"), false).is_ok());
+        let refused =
+            |confinement: &Confinement, image, is_ssh| confinement.check_image(image, is_ssh).unwrap_err().to_string();
+        assert!(refused(&plain, Some("a:1"), false).contains("leave --image out"));
+        for image in [None, Some("a"), Some("a:1 ")] {
+            assert!(refused(&named, image, false).ends_with("a:1, b"), "{image:?}");
+        }
+        assert!(refused(&named, None, true).contains("--pty"));
+        let none = Confinement { user: geteuid().is_root().then(|| "nobody".to_owned()), images: vec![], ..named };
+        assert!(matches!(none.check(), Err(ConfineError::NoImages)));
     }
 
     #[test]

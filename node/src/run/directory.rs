@@ -21,6 +21,7 @@ use super::{
     frame::{End, Output},
     home::Home,
     order::RunOrder,
+    podman::Place,
     processes,
     removal::remove_tree,
     spool::Spool,
@@ -231,9 +232,10 @@ impl RunDirectory {
         self.read("scratch", NOTE_BYTES_MAX)
     }
 
-    /// Removes the scratch directory, when there is one.
+    /// Removes the scratch directory, when there is one, and what podman has beside it.
     pub fn remove_scratch(&self) -> io::Result<()> {
         let Some(scratch) = self.scratch().map_err(io::Error::other)? else { return Ok(()) };
+        Place::of(&scratch).remove()?;
         remove_tree(&scratch)
     }
 

@@ -17,6 +17,7 @@ mod last;
 pub mod opening;
 pub mod order;
 pub mod peers;
+pub mod podman;
 mod processes;
 mod removal;
 pub mod site;

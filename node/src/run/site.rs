@@ -397,7 +397,8 @@ impl RunSite {
         if started.is_empty() {
             return;
         }
-        let over = started.iter().filter(|(_, watched)| watched.deadline <= now);
+        // What a keeper that was killed has left running ends now, and once more after the window.
+        let over = started.iter().filter(|(id, watched)| watched.deadline <= now || !keepers.goes_on(id));
         let over: Vec<RunId> = over.map(|(id, _)| id.clone()).collect();
         let changed: Vec<(RunId, Watched, Option<Time>)> = {
             let mut bases = locked(&self.bases);

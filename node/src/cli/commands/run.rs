@@ -169,6 +169,7 @@ fn run_in(
             hosts: names.clone(),
             peers: peers.clone(),
             command: command.clone(),
+            image: args.image.clone(),
             ssh_keys: Vec::new(),
             environment: environment.clone(),
             directory: directory.clone(),

@@ -30,6 +30,7 @@ use crate::run::{
     Runner,
     directory::{RunDirectory, Task},
     keeper::environment,
+    podman::Container,
     ssh,
 };
 
@@ -91,7 +92,8 @@ fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Prepare
     let cgroup = directory.cgroup().map_err(|error| error.to_string())?;
     setsid().map_err(failed("it gets no session of its own"))?;
     // In a sandbox it is the command that gets it: what a terminal sends must not reach the sandbox itself.
-    if task.order.terminal.is_some() && task.confinement.runner == Runner::None {
+    // podman passes them on itself.
+    if task.order.terminal.is_some() && task.confinement.runner != Runner::Bubblewrap {
         rustix::process::ioctl_tiocsctty(io::stdin()).map_err(|error| format!("it gets no terminal: {error}"))?;
     }
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
@@ -102,7 +104,10 @@ fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Prepare
     if getppid() != keeper {
         return Err("its keeper has ended".to_owned());
     }
-    prepared(&task, &scratch, status)
+    match task.confinement.runner {
+        Runner::Podman => in_container(&task, &scratch, task.confinement.process_memory_mib(cgroup.as_ref())),
+        Runner::None | Runner::Bubblewrap => prepared(&task, &scratch, status),
+    }
 }
 
 /// The command with its environment and its directory; an error when there is no such program.
@@ -143,6 +148,28 @@ fn prepared(task: &Task, scratch: &Path, status: File) -> Result<Prepared, Strin
     command.arg("--json-status-fd").arg(status.to_string());
     command.arg("--args").arg(handed.to_string()).args(words).args(inside);
     Ok(Prepared::Command(command))
+}
+
+/// The container with the command, which is made, and starts when it hears the word.
+fn in_container(task: &Task, scratch: &Path, process_memory_mib: Option<u64>) -> Result<Prepared, String> {
+    let order = &task.order;
+    let directory = order.directory.as_ref().map_or_else(|| scratch.to_owned(), |path| scratch.join(path));
+    // Elsewhere the image has it.
+    if directory.starts_with(scratch) {
+        enter(&directory, true)?;
+    }
+    let container = Container {
+        confinement: &task.confinement,
+        scratch,
+        image: order.image.as_deref().ok_or("it names no image")?,
+        command: &order.command,
+        variables: &environment::of(task, scratch),
+        directory: &directory,
+        has_stdin: order.has_stdin,
+        has_terminal: order.terminal.is_some(),
+        process_memory_mib,
+    };
+    container.make().map(Prepared::Command).map_err(|error| error.to_string())
 }
 
 /// What runs in a sandbox, and the file of this program where that has a part in it.
