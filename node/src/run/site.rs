@@ -30,7 +30,7 @@ use super::{
     Confinement, Keepers, RunError, RunId, RunNumber, RunOrder, Task,
     carry::carry,
     check::{Bases, memory_of, seat_end, usable_seat},
-    directory::RunState,
+    directory::{RunState, is_disk_full},
     files::{
         order::{FilesOrder, FilesWish, Patterns},
         serve::{self, SeatFiles, Stores, Work},
@@ -484,6 +484,9 @@ fn latest(
 }
 
 fn answer_of(error: &RunError) -> Answer {
+    if is_disk_full(error) {
+        return Answer::Refused(format!("the disk of the site is full: {error}"));
+    }
     match error {
         RunError::System { .. } | RunError::Directory(_) | RunError::File(_) => Answer::NotNow(error.to_string()),
         _ => Answer::Refused(error.to_string()),

@@ -31,7 +31,7 @@ use tokio::{
 };
 
 use super::{
-    environment, launch,
+    complain, environment, launch,
     state::{Keeper, Phase, State, Stop},
     streams::{self, Streams},
 };
@@ -90,13 +90,13 @@ fn remove_left(keeper: &Keeper, task: &Task) {
         let _ = keeper.directory.remove_scratch();
     }
     if let Some(Err(error)) = keeper.cgroup.get().map(Cgroup::end) {
-        eprintln!("the cgroup stays: {error}");
+        complain(format_args!("the cgroup stays: {error}"));
     }
 }
 
 fn keep_end(keeper: &Keeper, end: &End) {
     if let Err(error) = keeper.directory.write_ended(end) {
-        eprintln!("the end {end:?} cannot be kept: {error}");
+        complain(format_args!("the end {end:?} cannot be kept: {error}"));
     }
 }
 
@@ -113,7 +113,7 @@ async fn note_use(keeper: &Keeper, line: used::Line) {
     let run = keeper.directory.path().to_owned();
     let add = move || used::beside_run(&run).map_or(Ok(()), |beside| used::add(beside, &line));
     if let Ok(Err(error)) = tokio::task::spawn_blocking(add).await {
-        eprintln!("what the command has used cannot be written down: {error}");
+        complain(format_args!("what the command has used cannot be written down: {error}"));
     }
 }
 
@@ -381,7 +381,7 @@ async fn kill_all(keeper: &Keeper, leader: u32) {
     };
     while is_left() {
         if began.elapsed() > KILL_MAX {
-            eprintln!("some processes of the command cannot be killed");
+            complain(format_args!("some processes of the command cannot be killed"));
             return;
         }
         sleep(Duration::from_millis(1)).await;
@@ -433,7 +433,7 @@ async fn drain(keeper: &Keeper, mut copied: tokio::task::JoinHandle<()>) {
     }
     for spool in &keeper.state().spools {
         if let Err(error) = spool.sync() {
-            eprintln!("the output cannot be put on disk: {error}");
+            complain(format_args!("the output cannot be put on disk: {error}"));
         }
     }
 }
