@@ -69,7 +69,7 @@ impl Watch {
 /// much while something is wrong.
 const ROUNDS_UNTIL_START: u64 = 16;
 /// From the start on, sites are asked so often for the hosts of seats that float as far as is known.
-const HOSTS_ASKED_EVERY: Millis = Millis(5_000);
+const HOSTS_ASKED_EVERY: Millis = Millis(2_000);
 
 impl Negotiation {
     /// The reservation, if there is one: whole, degraded, or being repaired.

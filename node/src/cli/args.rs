@@ -249,6 +249,8 @@ pub enum Goal {
     Settled,
     /// Its reservation has begun
     Start,
+    /// It has begun, and each seat has the host that it stays on
+    Hosts,
     /// Its reservation has ended
     End,
 }

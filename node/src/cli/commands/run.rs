@@ -76,7 +76,8 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
     }
     let (client, view) = find(context, args).map_err(|error| CliError::in_run(code::NO_RESERVATION, error))?;
     let is_own = args.within.is_none() && !args.keep;
-    let ended = run_in(context, &client, args, (&environment, each.as_ref(), sent.as_ref()), &view);
+    let ended = begun(&client, &view)
+        .and_then(|view| run_in(context, &client, args, (&environment, each.as_ref(), sent.as_ref()), &view));
     if is_own && !matches!(ended, Ok(JobEnd::Left(_))) {
         give_back(&client, &view);
     }
@@ -139,7 +140,6 @@ fn run_in(
     if args.pty {
         seats::one(&hosts)?;
     }
-    wait_for_start(client, view)?;
     let (grid, opener) = signing::opener(context, client, &args.key)?;
     let courier = Courier { client, opener: &opener, grid: &grid, request: &view.id, run: None };
     if let Some(sent) = sent {
@@ -217,14 +217,10 @@ fn terms(args: &RunArgs, sent: Option<&Sent>) -> Terms {
     }
 }
 
-/// Waits until a reservation begins.
-fn wait_for_start(client: &Client, view: &RequestView) -> Result<(), CliError> {
+/// The reservation when it has begun, and no hook of an owner, which may take long, can change its hosts any more.
+fn begun(client: &Client, view: &RequestView) -> Result<RequestView, CliError> {
     let path = request_path(view.id.as_str());
-    let begins_ms = view.reservation.as_ref().map_or(0, |reservation| reservation.start.0.saturating_mul(1000));
-    if begins_ms > i64::try_from(unix_ms()).unwrap_or(i64::MAX) {
-        waiting::wait(client.clone(), Goal::Start, None, move |client| client.get(&path))?;
-    }
-    Ok(())
+    waiting::wait(client.clone(), Goal::Hosts, None, move |client| client.get(&path))
 }
 
 /// Who reaches whom, where anybody does.
