@@ -2,7 +2,7 @@
 //!
 //! Commands run as a user who is not root, with the limits of the seat, and without privileges to gain. Around that either Landlock
 //! ([`Runner::None`]: the files of the system to read, its scratch directory to write, no signals to others), a sandbox
-//! ([`Runner::Bubblewrap`]: namespaces of its own) or a container ([`Runner::Podman`]: these, and the files of an image). Invariant: what the owner has asked for holds or the command does not run; what this
+//! ([`Runner::Bubblewrap`]: namespaces of its own, and Landlock within them) or a container ([`Runner::Podman`]: these, and the files of an image). Invariant: what the owner has asked for holds or the command does not run; what this
 //! machine cannot do is found by [`Confinement::check`] before the first one.
 
 use std::{
@@ -64,6 +64,8 @@ const LANDLOCK: ABI = ABI::V6;
 const SANDBOX_PROCESSES: u64 = 2;
 /// The processes and threads of podman, beside those of the command: several of its programs work at a time.
 const PODMAN_PROCESSES: u64 = 96;
+/// The directory for temporary files of a sandbox.
+const SANDBOX_TEMPORARY: &str = "/tmp";
 /// The sandbox.
 const BUBBLEWRAP: &str = "bwrap";
 /// Where it and podman are looked for, whatever anybody's environment says.
@@ -372,25 +374,16 @@ impl Confinement {
             set_no_new_privs().map_err(system("it cannot give up gaining privileges"))?;
         }
         match self.runner {
-            Runner::None => self.close_files(scratch),
-            // Their namespaces are made of mounts, which Landlock forbids.
+            Runner::None => close_files(self.own_paths(scratch)),
+            // Their namespaces are made of mounts, which Landlock forbids; in a sandbox it comes once they are there.
             Runner::Bubblewrap | Runner::Podman => Ok(()),
         }
     }
 
-    fn close_files(&self, scratch: &Path) -> Result<(), ConfineError> {
-        let rules = || {
-            let own = self.paths.iter().map(PathBuf::as_path).chain([scratch]).chain(DEVICES.map(Path::new));
-            Ruleset::default()
-                .set_compatibility(CompatLevel::BestEffort)
-                .handle_access(AccessFs::from_all(LANDLOCK))?
-                .scope(Scope::from_all(LANDLOCK))?
-                .create()?
-                .add_rules(path_beneath_rules(SYSTEM, AccessFs::from_read(LANDLOCK)))?
-                .add_rules(path_beneath_rules(own, AccessFs::from_all(LANDLOCK)))?
-                .restrict_self()
-        };
-        rules().map(drop).map_err(|error: landlock::RulesetError| ConfineError::Landlock(error.to_string()))
+    /// What a command may write to.
+    pub fn own_paths<'a>(&'a self, scratch: &'a Path) -> impl Iterator<Item = &'a Path> {
+        let of_sandbox = (self.runner == Runner::Bubblewrap).then(|| Path::new(SANDBOX_TEMPORARY));
+        self.paths.iter().map(PathBuf::as_path).chain([scratch]).chain(of_sandbox)
     }
 
     /// The program of the sandbox; none where there is no sandbox.
@@ -433,7 +426,7 @@ impl Confinement {
             "--dev",
             "/dev",
             "--tmpfs",
-            "/tmp",
+            SANDBOX_TEMPORARY,
         ]
         .map(Into::into)
         .into();
@@ -471,6 +464,25 @@ impl Confinement {
         let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
         Err(ConfineError::BubblewrapFails(said, what_mends_namespaces()))
     }
+}
+
+/// Closes all files to this process and what comes from it, but for what commands read of the system, harmless devices, and what is their
+/// `own`, and all processes that do not come from it to its signals. A kernel enforces of it what it knows.
+///
+/// # Errors
+/// [`ConfineError::Landlock`].
+pub fn close_files<'a>(own: impl Iterator<Item = &'a Path>) -> Result<(), ConfineError> {
+    let rules = || {
+        Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(LANDLOCK))?
+            .scope(Scope::from_all(LANDLOCK))?
+            .create()?
+            .add_rules(path_beneath_rules(SYSTEM, AccessFs::from_read(LANDLOCK)))?
+            .add_rules(path_beneath_rules(own.chain(DEVICES.map(Path::new)), AccessFs::from_all(LANDLOCK)))?
+            .restrict_self()
+    };
+    rules().map(drop).map_err(|error: landlock::RulesetError| ConfineError::Landlock(error.to_string()))
 }
 
 /// The file of a program of this machine.

@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     fs::File,
     io::{self, Read as _, Seek as _, Write as _},
     os::{
@@ -26,12 +27,16 @@ use nix::{
     unistd::{getppid, setsid},
 };
 
-use crate::run::{
-    Runner,
-    directory::{RunDirectory, Task},
-    keeper::environment,
-    podman::Container,
-    ssh,
+use crate::{
+    run::{
+        Runner,
+        confine::close_files,
+        directory::{RunDirectory, Task},
+        keeper::environment,
+        podman::Container,
+        ssh,
+    },
+    trust::files,
 };
 
 /// What stands at the barrier before a reason.
@@ -46,6 +51,10 @@ pub const SANDBOX_STATUS: &str = "sandbox";
 const SANDBOX_WORDS_MAX: usize = 9000;
 /// This program inside of a sandbox.
 const SELF_IN_SANDBOX: &str = "/run/kolo";
+/// The variables of the command inside of a sandbox: they mean nothing to anything before the command.
+const VARIABLES_IN_SANDBOX: &str = "/run/kolo-variables";
+/// Largest file of variables.
+const VARIABLES_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// What this process becomes.
 enum Prepared {
@@ -130,15 +139,14 @@ fn prepared(task: &Task, scratch: &Path, status: File) -> Result<Prepared, Strin
         command.arg0(program).args(arguments).env_clear().envs(&variables);
         return Ok(Prepared::Command(command));
     };
-    let (inside, bound) = in_sandbox(task, path_of(&variables), is_shown)?;
+    let inside = words_in_sandbox(task, scratch, path_of(&variables), is_shown)?;
     let words = task.confinement.wrapped(scratch, &directory);
-    let count = words.len() + 3 * variables.len() + inside.len() + 5;
+    let count = words.len() + inside.len() + 8;
     if count > SANDBOX_WORDS_MAX {
         let most = "the sandbox takes";
         return Err(format!("too many arguments and variables: {most} {SANDBOX_WORDS_MAX} words, not {count}"));
     }
-    let handed = hand_over(&variables, bound.as_deref())
-        .map_err(|error| format!("its variables cannot be handed over: {error}"))?;
+    let handed = hand_over(&variables).map_err(|error| format!("its variables cannot be handed over: {error}"))?;
     // It closes it before it becomes the command.
     let status = rustix::io::fcntl_setfd(&status, rustix::io::FdFlags::empty()).map(|()| status.into_raw_fd());
     let status = status.map_err(|error| format!("it cannot say how far it came: {error}"))?;
@@ -146,7 +154,8 @@ fn prepared(task: &Task, scratch: &Path, status: File) -> Result<Prepared, Strin
     // The sandbox itself runs outside of it: nothing of the order's is in its environment but what it is known by.
     command.env_clear().envs([environment::mark(scratch)]);
     command.arg("--json-status-fd").arg(status.to_string());
-    command.arg("--args").arg(handed.to_string()).args(words).args(inside);
+    command.args(["--ro-bind", &own_file()?, SELF_IN_SANDBOX, "--file", &handed.to_string(), VARIABLES_IN_SANDBOX]);
+    command.args(words).args(inside);
     Ok(Prepared::Command(command))
 }
 
@@ -172,25 +181,39 @@ fn in_container(task: &Task, scratch: &Path, process_memory_mib: Option<u64>) ->
     container.make().map(Prepared::Command).map_err(|error| error.to_string())
 }
 
-/// What runs in a sandbox, and the file of this program where that has a part in it.
-fn in_sandbox(
+/// What runs in a sandbox: this program, which closes files and becomes the command.
+fn words_in_sandbox(
     task: &Task,
+    scratch: &Path,
     path: &str,
     is_shown: impl Fn(&Path) -> bool,
-) -> Result<(Vec<String>, Option<String>), String> {
+) -> Result<Vec<OsString>, String> {
     let order = &task.order;
-    let by_this = |words: &[&str], rest: &[String]| {
-        let words = [SELF_IN_SANDBOX].iter().chain(words).map(|word| (*word).to_owned());
-        words.chain(rest.iter().cloned()).collect()
-    };
-    if !order.ssh_keys.is_empty() {
-        return Ok((by_this(&["ssh-server"], &order.ssh_keys), Some(own_file()?)));
+    let is_ssh = !order.ssh_keys.is_empty();
+    if !is_ssh {
+        find_program(order.command.first().ok_or("there is no command")?, path, is_shown)?;
     }
-    find_program(order.command.first().ok_or("there is no command")?, path, is_shown)?;
-    Ok(match order.terminal {
-        Some(_) => (by_this(&["in-terminal", "--"], &order.command), Some(own_file()?)),
-        None => (order.command.clone(), None),
-    })
+    let mut words: Vec<OsString> =
+        [SELF_IN_SANDBOX, if is_ssh { "ssh-server" } else { "in-sandbox" }].map(Into::into).into();
+    for path in task.confinement.own_paths(scratch) {
+        words.extend(["--own".into(), path.into()]);
+    }
+    words.extend(order.terminal.map(|_| "--terminal".into()));
+    words.push("--".into());
+    words.extend(order.ssh_keys.iter().chain(&order.command).map(Into::into));
+    Ok(words)
+}
+
+/// Closes files to this process, which is in a sandbox, but for what is its `own`. The variables of the command.
+///
+/// # Errors
+/// When they cannot be read, or files not be closed.
+pub fn enter_sandbox(own: &[PathBuf]) -> io::Result<BTreeMap<String, String>> {
+    let text = files::read(Path::new(VARIABLES_IN_SANDBOX), VARIABLES_BYTES_MAX).map_err(io::Error::other)?;
+    let text = text.unwrap_or_default();
+    let variables = text.split_terminator('\0').filter_map(|variable| variable.split_once('='));
+    close_files(own.iter().map(PathBuf::as_path)).map_err(io::Error::other)?;
+    Ok(variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }
 
 /// Goes into the directory of the command.
@@ -209,12 +232,16 @@ fn path_of(variables: &BTreeMap<String, String>) -> &str {
     variables.get("PATH").map_or("", String::as_str)
 }
 
-/// Becomes a command, as the leader of a session that has its standard input as its terminal. Returns only when it could not.
-pub fn in_terminal(command: &[String]) -> io::Result<()> {
+/// Becomes a command in a sandbox, as the leader of a session that has its standard input as its terminal where it `has_terminal`. Returns
+/// only when it could not.
+pub fn in_sandbox(command: &[String], own: &[PathBuf], has_terminal: bool) -> io::Result<()> {
+    let variables = enter_sandbox(own)?;
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    setsid()?;
-    rustix::process::ioctl_tiocsctty(io::stdin())?;
-    Err(Command::new(program).args(arguments).exec())
+    if has_terminal {
+        setsid()?;
+        rustix::process::ioctl_tiocsctty(io::stdin())?;
+    }
+    Err(Command::new(program).args(arguments).env_clear().envs(variables).exec())
 }
 
 /// The file of this program.
@@ -225,13 +252,11 @@ fn own_file() -> Result<String, String> {
     if is_gone { Err(format!("{file} cannot be reached, or was replaced: start the node again")) } else { Ok(file) }
 }
 
-/// The variables and the file of this program as words of the sandbox, in a file without a name that the program which follows has open: a
-/// command line could be read by all.
-fn hand_over(variables: &BTreeMap<String, String>, bound: Option<&str>) -> io::Result<RawFd> {
+/// The variables in a file without a name that the sandbox has open: a command line could be read by all.
+fn hand_over(variables: &BTreeMap<String, String>) -> io::Result<RawFd> {
     let mut file = File::from(memfd_create("variables", MFdFlags::empty())?);
-    let words: String = variables.iter().flat_map(|(name, value)| ["--setenv\0", name, "\0", value, "\0"]).collect();
-    let bound: String = bound.into_iter().flat_map(|path| ["--ro-bind\0", path, "\0", SELF_IN_SANDBOX, "\0"]).collect();
-    file.write_all([bound, words].concat().as_bytes())?;
+    let text: String = variables.iter().flat_map(|(name, value)| [name, "=", value, "\0"]).collect();
+    file.write_all(text.as_bytes())?;
     file.rewind()?;
     Ok(file.into_raw_fd())
 }
