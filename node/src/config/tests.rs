@@ -85,6 +85,8 @@ fn every_complaint_names_file_and_key() {
         ("[planner]\nm_init = 0", "site.toml: planner.m_init: expected at least 1"),
         ("[planner]\nm_init = 9\nm_max = 8", "site.toml: planner.m_max: expected m_init (9)"),
         ("[planner]\neffort = \"lazy\"", "planner.effort: unknown variant"),
+        ("runner = \"docker\"", "expected one of \"none\", \"bubblewrap\", \"podman\""),
+        ("runner = \"systemd\"", "set \"bubblewrap\" or \"podman\""),
         ("[planner]\ndefault_reach = \"24\"", "site.toml:2: planner.default_reach: \"24\" has no unit"),
         ("[negotiation]\nhold = 10", "site.toml:2: negotiation.hold: invalid type"),
         (

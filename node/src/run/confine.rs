@@ -73,7 +73,7 @@ const TOOLS_IN: [&str; 4] = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current
 
 /// What stands between commands and the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", try_from = "String")]
 pub enum Runner {
     /// No sandbox: another user's rights, limits of the process, and Landlock.
     None,
@@ -91,6 +91,23 @@ impl Runner {
             Runner::Bubblewrap => "bubblewrap",
             Runner::Podman => "podman",
         }
+    }
+}
+
+impl TryFrom<String> for Runner {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Runner, String> {
+        let all = [Runner::None, Runner::Bubblewrap, Runner::Podman];
+        let known = || all.map(|runner| format!("{:?}", runner.as_str())).join(", ");
+        all.into_iter().find(|runner| runner.as_str() == name).ok_or_else(|| match name.as_str() {
+            "systemd" => {
+                "systemd limits commands, and hides no files of yours: set \"bubblewrap\" or \"podman\", which have the same limits by \
+                 cgroups where the node's own unit has Delegate=yes"
+                    .to_owned()
+            }
+            _ => format!("unknown runner {name:?}, expected one of {}", known()),
+        })
     }
 }
 
