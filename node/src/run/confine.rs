@@ -2,7 +2,8 @@
 //!
 //! Commands run as a user who is not root, with the limits of the seat, and without privileges to gain. Around that either Landlock
 //! ([`Runner::None`]: the files of the system to read, its scratch directory to write, no signals to others), a sandbox
-//! ([`Runner::Bubblewrap`]: namespaces of its own, and Landlock within them) or a container ([`Runner::Podman`]: these, and the files of an image). Invariant: what the owner has asked for holds or the command does not run; what this
+//! ([`Runner::Bubblewrap`]: namespaces of its own, and Landlock within them) or a container ([`Runner::Podman`]: these, and the files of an
+//! image). Invariant: what the owner has asked for holds or the command does not run; what this
 //! machine cannot do is found by [`Confinement::check`] before the first one.
 
 use std::{
@@ -10,12 +11,7 @@ use std::{
     process::Command,
 };
 
-use landlock::{
-    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
-    Scope, path_beneath_rules,
-};
 use nix::{
-    errno::Errno,
     sys::{
         prctl::set_no_new_privs,
         resource::{Resource, getrlimit, setrlimit},
@@ -25,14 +21,16 @@ use nix::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    cgroup::{self, Cgroup, CgroupError, Limits},
+    cgroup::{self, Cgroup, Limits},
+    closing::{close_files, landlock_misses},
+    confine_error::{ConfineError, system},
     processes,
 };
 
 /// The file in the data directory in which a node notes how commands are confined; `null` when it runs none.
 pub const NOTE_FILE: &str = "runner";
 /// What of the system a command reads.
-const SYSTEM: [&str; 12] = [
+pub(super) const SYSTEM: [&str; 12] = [
     "/bin",
     "/etc",
     "/lib",
@@ -46,24 +44,12 @@ const SYSTEM: [&str; 12] = [
     "/sys",
     "/usr",
 ];
-/// Devices that do no harm.
-const DEVICES: [&str; 9] = [
-    "/dev/full",
-    "/dev/null",
-    "/dev/ptmx",
-    "/dev/pts",
-    "/dev/random",
-    "/dev/shm",
-    "/dev/tty",
-    "/dev/urandom",
-    "/dev/zero",
-];
-/// The newest rules of Landlock that are used; an older kernel enforces those it knows.
-const LANDLOCK: ABI = ABI::V6;
 /// The processes of a sandbox, beside those of the command.
 const SANDBOX_PROCESSES: u64 = 2;
 /// The processes and threads of podman, beside those of the command: several of its programs work at a time.
 const PODMAN_PROCESSES: u64 = 96;
+/// This program inside of a sandbox.
+pub const SELF_IN_SANDBOX: &str = "/run/kolo";
 /// The directory for temporary files of a sandbox.
 const SANDBOX_TEMPORARY: &str = "/tmp";
 /// The sandbox.
@@ -135,99 +121,6 @@ pub struct Confinement {
     pub images: Vec<String>,
     /// Where they are, unless in the store of the user that commands run as.
     pub image_store: Option<PathBuf>,
-}
-
-/// Why commands cannot be confined as the owner wants, and what to do about it.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfineError {
-    /// Nothing runs as root.
-    #[error("this node runs as root, and commands of users do not: set runner_user, such as runner_user = \"nobody\"")]
-    Root,
-    /// The user is not one.
-    #[error("runner_user: this machine has no user {0}: sudo useradd --system {0}")]
-    NoUser(String),
-    /// The user is root.
-    #[error("runner_user: {0} is root; name another user")]
-    UserIsRoot(String),
-    /// Only root becomes somebody else.
-    #[error(
-        "runner_user: only a node that runs as root can run commands as {0}; leave the key out to run them as the node's user"
-    )]
-    NotRoot(String),
-    /// Commands would run as the user who owns the node's keys.
-    #[error(
-        "runner = \"none\": commands would run as the node's own user, who reads its keys: run the node as root with runner_user, or set runner = \"bubblewrap\""
-    )]
-    NeedsUser,
-    /// A directory for commands is not there.
-    #[error("runner_paths: {path}: {source}; make the directory, or leave it out", path = .path.display())]
-    NoPath {
-        /// Which one.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// Nothing would close files to commands.
-    #[error("runner = \"none\": this kernel has no Landlock (Linux 5.13, lsm=landlock): set runner = \"bubblewrap\"")]
-    NoLandlock,
-    /// The sandbox is not installed.
-    #[error("runner = \"bubblewrap\": bwrap is not installed: sudo apt install bubblewrap (or dnf, zypper, pacman)")]
-    NoBubblewrap,
-    /// The sandbox does not work here.
-    #[error("runner = \"bubblewrap\": bwrap makes no sandbox here ({0}){1}")]
-    BubblewrapFails(String, &'static str),
-    /// podman is not installed.
-    #[error(
-        "runner = \"podman\": podman is not installed: sudo apt install podman crun uidmap (or dnf, zypper, pacman)"
-    )]
-    NoPodman,
-    /// podman makes no container here.
-    #[error("runner = \"podman\": podman makes no container here: {0}")]
-    PodmanFails(String),
-    /// The owner has named no image.
-    #[error(
-        "runner = \"podman\": no image may be used: name some, such as runner_images = [\"docker.io/library/debian:stable\"]"
-    )]
-    NoImages,
-    /// An image is not there, and nothing is pulled when a command starts.
-    #[error("runner_images: {0} is not in the store of the user that commands run as: {1}")]
-    NoImage(String, String),
-    /// Nobody knows where the images are.
-    #[error(
-        "runner_image_store: the user that commands run as has no home directory; name the directory of his images"
-    )]
-    NoStore,
-    /// podman cannot take it.
-    #[error(
-        "the variable {0:?} is not handed to a container: its name or value has several lines, or begins as a comment; put it into a file"
-    )]
-    Variable(String),
-    /// The order does not fit what runs here.
-    #[error("{0}")]
-    Image(String),
-    /// Commands would read the node's keys.
-    #[error(
-        "commands see {1}, and the node's keys are there, in {0}: keep data_dir elsewhere, such as in /var/lib/kolo, or run the node as root with runner_user"
-    )]
-    ShowsKeys(PathBuf, PathBuf),
-    /// The system refuses.
-    #[error("{doing}: {source}")]
-    System {
-        /// What was done.
-        doing: &'static str,
-        /// What the system says.
-        source: Errno,
-    },
-    /// The command gets no cgroup.
-    #[error(transparent)]
-    Cgroup(#[from] CgroupError),
-    /// Landlock refuses.
-    #[error("the files cannot be closed to it: {0}")]
-    Landlock(String),
-}
-
-fn system(doing: &'static str) -> impl Fn(Errno) -> ConfineError {
-    move |source| ConfineError::System { doing, source }
 }
 
 impl Confinement {
@@ -465,8 +358,10 @@ impl Confinement {
         use std::os::unix::process::CommandExt as _;
         let words = self.wrapped(Path::new("/usr"), Path::new("/"));
         let Some(sandbox) = self.sandbox()? else { return Ok(()) };
+        let own_file = own_file().map_err(|why| ConfineError::BubblewrapFails(why, ""))?;
         let mut command = Command::new(sandbox);
-        command.args(words).arg("true").env_clear().current_dir("/");
+        command.args(["--ro-bind", &own_file, SELF_IN_SANDBOX]).args(words);
+        command.args([SELF_IN_SANDBOX, "in-sandbox", "--", "true"]).env_clear().current_dir("/");
         if let Some(user) = self.user()? {
             command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
         }
@@ -483,23 +378,12 @@ impl Confinement {
     }
 }
 
-/// Closes all files to this process and what comes from it, but for what commands read of the system, harmless devices, and what is their
-/// `own`, and all processes that do not come from it to its signals. A kernel enforces of it what it knows.
-///
-/// # Errors
-/// [`ConfineError::Landlock`].
-pub fn close_files<'a>(own: impl Iterator<Item = &'a Path>) -> Result<(), ConfineError> {
-    let rules = || {
-        Ruleset::default()
-            .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(LANDLOCK))?
-            .scope(Scope::from_all(LANDLOCK))?
-            .create()?
-            .add_rules(path_beneath_rules(SYSTEM, AccessFs::from_read(LANDLOCK)))?
-            .add_rules(path_beneath_rules(own.chain(DEVICES.map(Path::new)), AccessFs::from_all(LANDLOCK)))?
-            .restrict_self()
-    };
-    rules().map(drop).map_err(|error: landlock::RulesetError| ConfineError::Landlock(error.to_string()))
+/// The file of this program.
+pub fn own_file() -> Result<String, String> {
+    let file = std::fs::read_link("/proc/self/exe").map_err(|error| format!("the program has no file: {error}"))?;
+    let is_gone = !file.exists();
+    let file = file.into_os_string().into_string().map_err(|_| "the path of the program is not UTF-8".to_owned())?;
+    if is_gone { Err(format!("{file} cannot be reached, or was replaced: start the node again")) } else { Ok(file) }
 }
 
 /// The file of a program of this machine.
@@ -519,27 +403,6 @@ fn what_mends_namespaces() -> &'static str {
     } else {
         ""
     }
-}
-
-/// What this kernel's Landlock does not enforce, if there is one; nothing is restricted by looking.
-fn landlock_misses() -> Result<Vec<String>, ConfineError> {
-    let has = |abi: ABI| {
-        let rules =
-            Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi));
-        rules.and_then(|rules| rules.create()).is_ok()
-    };
-    let scopes = || {
-        let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).scope(Scope::from_all(LANDLOCK));
-        rules.and_then(|rules| rules.create()).is_ok()
-    };
-    if !has(ABI::V1) {
-        return Err(ConfineError::NoLandlock);
-    }
-    let misses = [
-        (has(ABI::V3), "files that are open to all may be cut to nothing by commands (Linux 6.2 forbids it)"),
-        (scopes(), "commands of several seats may send each other signals (Linux 6.12 forbids it)"),
-    ];
-    Ok(misses.into_iter().filter(|(is_enforced, _)| !is_enforced).map(|(_, what)| what.to_owned()).collect())
 }
 
 /// Lowers a limit of this process; one that is lower already stays.

@@ -276,8 +276,8 @@ impl RunDirectory {
     /// Removes the scratch directory, when there is one, and what podman has beside it.
     pub fn remove_scratch(&self) -> io::Result<()> {
         let Some(scratch) = self.scratch().map_err(io::Error::other)? else { return Ok(()) };
-        Place::of(&scratch).remove()?;
-        remove_tree(&scratch)
+        let removed = [Place::of(&scratch).remove(), remove_tree(&scratch)];
+        removed.into_iter().collect()
     }
 
     /// Notes the scratch directory.

@@ -30,7 +30,7 @@ use sha2::{Digest as _, Sha256};
 use tracing::warn;
 
 use super::{
-    confine::ConfineError,
+    confine_error::ConfineError,
     directory::{DirectoryError, RunDirectory, RunState, Task},
     files::serve::SeatFiles,
     frame::{End, reason},

@@ -6,7 +6,9 @@
 pub mod carry;
 pub mod cgroup;
 pub mod check;
+mod closing;
 pub mod confine;
+mod confine_error;
 pub mod directory;
 pub mod files;
 pub mod frame;

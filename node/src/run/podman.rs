@@ -24,7 +24,8 @@ use nix::{
 };
 
 use super::{
-    confine::{ConfineError, Confinement, tool},
+    confine::{Confinement, tool},
+    confine_error::ConfineError,
     processes,
     removal::remove_tree,
 };
@@ -95,7 +96,6 @@ impl Place {
         command.args(["--storage-driver", "overlay", "--storage-opt"]);
         command.arg(format!("additionalimagestore={}", store.display()));
         command.args(["--events-backend", "none", "--cgroup-manager", "cgroupfs", "--log-level", "error"]);
-        command.stdin(Stdio::null());
         Ok(command)
     }
 
@@ -104,7 +104,7 @@ impl Place {
         let failed = |error: io::Error| ConfineError::PodmanFails(error.to_string());
         let said = memfd_create("said", MFdFlags::MFD_CLOEXEC).map_err(|error| failed(error.into()))?;
         let mut said = File::from(said);
-        command.stdout(Stdio::null()).stderr(said.try_clone().map_err(failed)?);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.try_clone().map_err(failed)?);
         if let Some(user) = user {
             command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
         }
@@ -115,9 +115,9 @@ impl Place {
         let mut bytes = Vec::new();
         said.take(SAID_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
         let said = String::from_utf8_lossy(&bytes);
-        // Warnings stand before it.
-        let error = said.lines().rev().find_map(|line| line.strip_prefix("Error: "));
-        Err(ConfineError::PodmanFails(error.unwrap_or(said.trim()).to_owned()))
+        // Warnings stand between.
+        let errors: Vec<&str> = said.lines().filter(|line| !line.starts_with("time=")).collect();
+        Err(ConfineError::PodmanFails(errors.join("; ").trim_start_matches("Error: ").to_owned()))
     }
 }
 

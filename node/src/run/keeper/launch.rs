@@ -30,7 +30,8 @@ use nix::{
 use crate::{
     run::{
         Runner,
-        confine::close_files,
+        closing::close_files,
+        confine::{SELF_IN_SANDBOX, own_file},
         directory::{RunDirectory, Task},
         keeper::environment,
         podman::Container,
@@ -49,8 +50,6 @@ pub const GO: u8 = b'g';
 pub const SANDBOX_STATUS: &str = "sandbox";
 /// Most words that bubblewrap takes, with those of the command.
 const SANDBOX_WORDS_MAX: usize = 9000;
-/// This program inside of a sandbox.
-const SELF_IN_SANDBOX: &str = "/run/kolo";
 /// The variables of the command inside of a sandbox: they mean nothing to anything before the command.
 const VARIABLES_IN_SANDBOX: &str = "/run/kolo-variables";
 /// Largest file of variables.
@@ -242,14 +241,6 @@ pub fn in_sandbox(command: &[String], own: &[PathBuf], has_terminal: bool) -> io
         rustix::process::ioctl_tiocsctty(io::stdin())?;
     }
     Err(Command::new(program).args(arguments).env_clear().envs(variables).exec())
-}
-
-/// The file of this program.
-fn own_file() -> Result<String, String> {
-    let file = std::fs::read_link("/proc/self/exe").map_err(|error| format!("the program has no file: {error}"))?;
-    let is_gone = !file.exists();
-    let file = file.into_os_string().into_string().map_err(|_| "the path of the program is not UTF-8".to_owned())?;
-    if is_gone { Err(format!("{file} cannot be reached, or was replaced: start the node again")) } else { Ok(file) }
 }
 
 /// The variables in a file without a name that the sandbox has open: a command line could be read by all.

@@ -108,9 +108,8 @@ async fn run(directory: RunDirectory, listener: StdListener) -> Result<(), Keepe
     if let Some(Err(error)) = directory.cgroup()?.filter(|_| known.is_some()).map(|cgroup| cgroup.end()) {
         complain(format_args!("what is left of the run cannot be ended: {error}"));
     }
-    let room = known.is_none().then(|| directory.set_room_aside()).unwrap_or(Ok(()));
-    let known =
-        known.or_else(|| room.err().map(|error| End::Failed(reason(&format!("its end could not be kept: {error}")))));
+    let no_room = || directory.set_room_aside().err().map(|error| format!("its end could not be kept: {error}"));
+    let known = known.or_else(|| Some(End::Failed(reason(&no_room()?))));
     let phase = known.clone().map_or(Phase::Preparing, Phase::Ended);
     let keeper = Rc::new(Keeper::new(directory, &task, phase, spools));
     tokio::task::spawn_local(accept(keeper.clone(), listener));
