@@ -35,6 +35,8 @@ use crate::trust::files;
 const PODMAN: &str = "podman";
 /// Where podman looks for what it starts.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+/// Where podman keeps what goes with the machine; older ones take no path of more than 50 characters.
+const RUNROOT: &str = "r";
 /// The container of a place.
 const NAME: &str = "seat";
 /// The variable of podman's processes that says whose place they work in.
@@ -92,7 +94,7 @@ impl Place {
         let program = tool(PODMAN).ok_or(ConfineError::NoPodman)?;
         let mut command = Command::new(program);
         command.env_clear().env("PATH", PATH).env("HOME", &self.0).env(MARK, &self.0).current_dir("/");
-        command.arg("--root").arg(self.0.join("root")).arg("--runroot").arg(self.0.join("runroot"));
+        command.arg("--root").arg(self.0.join("root")).arg("--runroot").arg(self.0.join(RUNROOT));
         command.args(["--storage-driver", "overlay", "--storage-opt"]);
         command.arg(format!("additionalimagestore={}", store.display()));
         command.args(["--events-backend", "none", "--cgroup-manager", "cgroupfs", "--log-level", "error"]);
