@@ -37,7 +37,7 @@ proptest! {
             match (few, plan_on_all(&job, &candidates, &limits, seed, &mut ())) {
                 (PlanOutcome::Allocated(few), PlanOutcome::Allocated(all)) => {
                     check_seats(&grid, &raw, few.start, &few.seats);
-                    let proven = |plan: &Plan| (plan.start, plan.objective.clone(), plan.start_proven);
+                    let proven = |plan: &Plan| (plan.start, plan.objective, plan.start_proven);
                     prop_assert_eq!(proven(&few), proven(&all), "{}", kind);
                     // The order of a request gives a thousandth of the factor up.
                     let nearly = (few.efficiency - all.efficiency).abs() <= 2.0 * preference::NEARLY * all.efficiency;
