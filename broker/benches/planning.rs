@@ -130,6 +130,47 @@ mod by_pool {
     }
 }
 
+/// N = 5 of a hundred sites with a thousand hosts each, all free: those of a site alike, or each a little larger than the one before, so
+/// that all are looked at.
+#[divan::bench_group(sample_count = 10)]
+mod by_class {
+    use super::*;
+
+    fn bench(bencher: Bencher, is_alike: bool, objective: &str) {
+        let sites: Vec<SiteId> = (0..100).map(|site| SiteId::new(&format!("s{site}")).expect("a plain word")).collect();
+        let host = |at: u64| {
+            let cpu = if is_alike { 4_000 } else { 4_000 + at };
+            Host {
+                id: HostId::new(&format!("n-{at}")).expect("a plain word"),
+                capacity: [(ResourceName::new("cpu").expect("a plain word"), Amount(cpu))].into(),
+                attributes: std::collections::BTreeMap::new(),
+                speed: Speed::REFERENCE,
+                tariff: Default::default(),
+            }
+        };
+        let (hosts, schedule): (Vec<Host>, _) = ((0..1_000).map(host).collect(), Schedule::default());
+        let of_site = |site| hosts.iter().map(move |host| (site, host));
+        let candidates: Vec<Candidate<'_>> =
+            sites.iter().flat_map(of_site).map(|(site, host)| Candidate { site, host, schedule: &schedule }).collect();
+        let text = format!(
+            r#"{{"hosts":5,"duration":3600,"latest":86400,"per_host":{{"cpu":3000}},"total":{{"cpu":18000}},"objective":"{objective}"}}"#
+        );
+        let request: Request = serde_json::from_str(&text).expect("a well-formed request");
+        let job = Job { order: Some(1), ..Job::of(&request, (Time::ZERO, Time(86_400))) };
+        bencher.bench_local(|| plan(&job, black_box(&candidates), Effort::Balanced, 1, &mut ()));
+    }
+
+    #[divan::bench(args = ["start", "finish", "cost"])]
+    fn kolo_alike(bencher: Bencher, objective: &str) {
+        bench(bencher, true, objective);
+    }
+
+    #[divan::bench(args = ["start", "finish", "cost"])]
+    fn kolo_unlike(bencher: Bencher, objective: &str) {
+        bench(bencher, false, objective);
+    }
+}
+
 /// Steps on each host, N = 15 of 45 hosts.
 #[divan::bench_group(sample_count = 20)]
 mod by_steps {

@@ -1,8 +1,9 @@
 //! A class of hosts with what is promised on them, to find hosts for more seats by giving others to those that float.
 //!
-//! In this order: the host on which a seat leaves least free; a host from which the seats in the way can all move elsewhere at once; all
-//! that floats anew, from left to right. Where only whole hosts are promised and nothing on them is fixed in the future, the last is
-//! exact: seats are then intervals, and a class has a place for all of them unless more cross at one second than it has hosts.
+//! In this order: the host on which a seat leaves least free; a host from which the seats in the way can all move elsewhere at once; two
+//! hosts that exchange what floats on them later; all that floats anew, from left to right. Where only whole hosts are promised and
+//! nothing on them is fixed in the future, the last two are exact: seats are then intervals, and a class has a place for all of them
+//! unless more cross at one second than it has hosts.
 //! Invariant: the use of a spot is what is fixed there and the seats that have it; a seat never has a spot that another of its request has
 //! at the same time. Work is bounded by [`STEPS_MAX`] and [`PAIRS_MAX`].
 
@@ -13,7 +14,7 @@ use crate::{
     ids::{HostId, RequestId},
     resources::{Amounts, amount_of},
     schedule::{Occupancy, Schedule},
-    time::Window,
+    time::{Time, Window},
 };
 
 /// Moves that are looked at to make room for one seat without placing all anew.
@@ -112,7 +113,9 @@ impl Seating {
         waiting.sort_by_key(|one| (Reverse(weight(&self.floaters[*one].amounts)), self.floaters[*one].window.start));
         let mut steps = STEPS_MAX;
         let is_small = self.floaters.len() * self.spots.len() <= PAIRS_MAX;
-        waiting.iter().all(|one| self.settle(*one) || is_small && self.eject(*one, &mut steps)) || self.place_anew()
+        let mut place =
+            |one: usize| self.settle(one) || is_small && self.eject(one, &mut steps) || self.exchange(one, &mut steps);
+        waiting.into_iter().all(&mut place) || self.place_anew()
     }
 
     /// Whether all hosts together have too little free at some second for those that wait, so that no assignment holds them.
@@ -186,6 +189,66 @@ impl Seating {
             }
         }
         false
+    }
+
+    /// Puts a floater on a spot that is free at its start, after that spot has exchanged what is in the way, and all after it, with another
+    /// one: one where nothing is at that time, so that no seat is cut. The spot is then free for longer, until it is for long enough.
+    fn exchange(&mut self, one: usize, steps: &mut usize) -> bool {
+        let Floater { window, amounts, .. } = self.floaters[one].clone();
+        let free_until = |seating: &Seating, at: usize, from: Time| {
+            let spot = &seating.spots[at];
+            let ends = amounts.keys().filter_map(|name| {
+                let (used, free) = (spot.used.occupancy(name)?, amount_of(&spot.capacity, name).0);
+                let free = Amount(free.checked_sub(amount_of(&amounts, name).0)?);
+                let mut segments = used.segments(Window { start: from, end: Time(i64::MAX) });
+                segments.find(|(_, used)| *used > free).map(|(time, _)| time)
+            });
+            ends.min().unwrap_or(Time(i64::MAX))
+        };
+        let apart = (0..self.spots.len()).filter(|at| self.is_apart(one, *at));
+        let Some((mut until, Reverse(at))) = apart.map(|at| (free_until(self, at, window.start), Reverse(at))).max()
+        else {
+            return false;
+        };
+        while until > window.start && until < window.end && *steps > 0 {
+            let others = (0..self.spots.len()).filter(|other| *other != at);
+            let longest = others.map(|other| (free_until(self, other, until), Reverse(other))).max();
+            let Some((later, Reverse(other))) = longest.filter(|(later, _)| *later > until) else { return false };
+            if !self.exchange_from(until, (at, other), steps) {
+                return false;
+            }
+            until = later;
+        }
+        let fits = self.may_have(one, at);
+        if fits {
+            self.put(one, at);
+        }
+        fits
+    }
+
+    /// Two spots exchange the floaters that begin at this time or later; false where that cannot be, and then nothing has changed.
+    fn exchange_from(&mut self, time: Time, (one, other): (usize, usize), steps: &mut usize) -> bool {
+        let later = (0..self.floaters.len()).filter(|number| self.floaters[*number].window.start >= time);
+        let there = later.filter_map(|number| match self.floaters[number].at? {
+            at if at == one => Some((number, one, other)),
+            at if at == other => Some((number, other, one)),
+            _ => None,
+        });
+        let moves: Vec<(usize, usize, usize)> = there.collect();
+        *steps = steps.saturating_sub(moves.len());
+        moves.iter().for_each(|(number, ..)| self.lift(*number));
+        let mut fits = true;
+        for (number, _, to) in &moves {
+            fits &= self.may_have(*number, *to);
+            if fits {
+                self.put(*number, *to);
+            }
+        }
+        if !fits {
+            moves.iter().for_each(|(number, ..)| self.lift(*number));
+            moves.iter().for_each(|(number, from, _)| self.put(*number, *from));
+        }
+        fits
     }
 
     /// Gives every floater a spot anew, in the order of their starts, its present one where that is free.
@@ -337,8 +400,13 @@ mod tests {
                 };
                 let expected = matches!(witness.admit(&[seat]).unwrap(), Answer::Yes(_));
                 let mut next = seating.clone();
-                next.add(floater);
+                let new = next.add(floater);
+                let (mut exchanged, mut steps) = (next.clone(), usize::MAX);
+                prop_assert_eq!(exchanged.settle(new) || exchanged.exchange(new, &mut steps), expected);
                 prop_assert_eq!(next.place_all(), expected);
+                if expected {
+                    check(&exchanged, &[]);
+                }
                 if expected {
                     seating = next;
                     check(&seating, &[]);
@@ -375,6 +443,27 @@ mod tests {
                 check(&seating, &pinned);
             }
         }
+    }
+
+    #[test]
+    fn a_class_too_large_to_place_anew_is_exact_too() {
+        let hosts = 700;
+        let mut seating = seating(hosts, 4);
+        for number in 0..hosts {
+            // Half of them are in use until 10, the others from then on.
+            let start = if number % 2 == 0 { 0 } else { 10 };
+            seating.add(floater(number, start, 10, 4));
+        }
+        assert!(seating.place_all() && seating.floaters.len() * seating.spots.len() > PAIRS_MAX);
+        let long = hosts / 2;
+        (0..long).for_each(|number| {
+            let window = Window { start: Time(0), end: Time(20) };
+            seating.add(Floater { request: request(hosts + number), window, amounts: cores(4), at: None });
+            assert!(seating.place_all(), "{number}");
+        });
+        check(&seating, &[]);
+        seating.add(floater(9_999, 5, 10, 4));
+        assert!(!seating.place_all());
     }
 
     #[test]

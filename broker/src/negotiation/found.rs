@@ -2,9 +2,10 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
+use super::levels;
 use crate::{
-    host::Host, ids::SiteId, protocol::LedgerVersion, reason::CutCounts, resources::Amounts, schedule::Schedule,
-    tariff::Conditions, time::Time, uplinks::Uplinks,
+    demand::Demand, host::Host, ids::SiteId, protocol::LedgerVersion, reason::CutCounts, schedule::Schedule,
+    time::Time, uplinks::Uplinks,
 };
 
 /// A host that phase I found, with its schedule as known.
@@ -24,20 +25,37 @@ impl FoundHost {
     /// Its schedule with what its owner does not promise to anybody who asks at `now`.
     #[must_use]
     pub fn offered(&self, now: Time) -> Cow<'_, Schedule> {
-        without_kept_back(Cow::Borrowed(&self.schedule), &self.host.tariff.conditions, (&self.host.capacity, now))
+        without_kept_back(Cow::Borrowed(&self.schedule), &self.host, now)
     }
 }
 
-/// The schedule of a host with this capacity, with what its owner keeps back from who asks at `now`.
-pub(super) fn without_kept_back<'s>(
-    mut schedule: Cow<'s, Schedule>,
-    conditions: &Conditions,
-    (capacity, now): (&Amounts, Time),
-) -> Cow<'s, Schedule> {
-    for (window, amounts) in conditions.kept_back(capacity, now) {
+/// The schedule of a host with what its owner keeps back from who asks at `now`.
+fn without_kept_back<'s>(mut schedule: Cow<'s, Schedule>, host: &Host, now: Time) -> Cow<'s, Schedule> {
+    for (window, amounts) in host.tariff.conditions.kept_back(&host.capacity, now) {
         schedule.to_mut().add(window, &amounts);
     }
     schedule
+}
+
+/// How hosts are shown to the planner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Show {
+    /// Each as it is.
+    Each,
+    /// Those of one class by how many are in use: their sites give whichever are free.
+    ByLevel,
+}
+
+/// The schedules of hosts with what their owners do not promise to anybody who asks at `now`.
+pub(super) fn offered<'s>(
+    hosts: &[(&SiteId, &Host)],
+    mut schedules: Vec<Cow<'s, Schedule>>,
+    now: Time,
+    show: impl Fn(&SiteId) -> Show,
+) -> Vec<Cow<'s, Schedule>> {
+    levels::level(hosts, &mut schedules, now, |site| show(site) == Show::ByLevel);
+    let offered = schedules.into_iter().zip(hosts);
+    offered.map(|(schedule, (_, host))| without_kept_back(schedule, host, now)).collect()
 }
 
 /// The answer of phase I.
@@ -55,4 +73,16 @@ pub struct Found {
     pub without_schedule: usize,
     /// What each constraint cut.
     pub cut: CutCounts,
+}
+
+impl Found {
+    /// The schedules of its hosts with what their owners do not promise to anybody who asks at `now`. Where hosts are not named, those of
+    /// one class are shown by how many are in use at a time: their site gives a seat whichever is free.
+    #[must_use]
+    pub fn offered(&self, demand: &Demand, now: Time) -> Vec<Cow<'_, Schedule>> {
+        let hosts: Vec<(&SiteId, &Host)> = self.hosts.iter().map(|found| (&found.site, &found.host)).collect();
+        let schedules = self.hosts.iter().map(|found| Cow::Borrowed(&found.schedule)).collect();
+        let show = if demand.candidates().is_some() { Show::Each } else { Show::ByLevel };
+        offered(&hosts, schedules, now, |_| show)
+    }
 }

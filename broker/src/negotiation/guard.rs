@@ -1,8 +1,9 @@
-//! The guard of a reservation that has not begun: the coordinator asks the sites now and then whether they still keep it, and
-//! replaces lost hosts.
+//! The guard of a reservation: the coordinator asks the sites now and then, until it ends, whether they still keep it, and replaces hosts that
+//! are lost before it begins.
 //!
 //! Invariant: a repair reserves only what is missing, by an attempt of its own with the same all-or-nothing protocol; what is
-//! left of the reservation is released only when a whole one has replaced it. A reservation that has begun is not changed.
+//! left of the reservation is released only when a whole one has replaced it. Of a reservation that has begun losses are noted, and nothing
+//! is replaced.
 
 use std::{
     borrow::Cow,
@@ -65,11 +66,11 @@ impl Watch {
     }
 }
 
-/// What is left of the time until the start is divided by this to space the rounds of questions, and by eight times as
+/// What is left of the time until the start, or from then on until the end, is divided by this to space the rounds of questions, and by eight times as
 /// much while something is wrong.
 const ROUNDS_UNTIL_START: u64 = 16;
 /// From the start on, sites are asked so often for the hosts of seats that float as far as is known.
-const HOSTS_ASKED_EVERY: Millis = Millis(5_000);
+const HOSTS_ASKED_EVERY: Millis = Millis(2_000);
 
 impl Negotiation {
     /// The reservation, if there is one: whole, degraded, or being repaired.
@@ -99,14 +100,16 @@ impl Negotiation {
         }
     }
 
-    /// Sets the time of the next round of questions; none once the reservation has begun, unless sites do not know yet
+    /// Sets the time of the next round of questions; none once the reservation is about to end, unless sites do not know yet
     /// that it was taken over, or something of it cannot be given back before they have answered.
     pub(super) fn schedule_watch(&mut self, now: Now) {
         self.watch.waiting.clear();
         self.watch.next_at = None;
         let State::Reserved { plan } = &self.state else { return };
-        let left_ms = plan.start.since(now.utc).0.saturating_mul(1000);
-        if left_ms == 0 && self.asked_after_start(now).is_empty() {
+        let has_begun = plan.start <= now.utc;
+        let until = if has_begun { plan.end() } else { plan.start };
+        let left_ms = until.since(now.utc).0.saturating_mul(1000);
+        if has_begun && self.asked_after_start(now).is_empty() {
             return self.end_watch();
         }
         let (shortest, longest) = (self.settings.check_min.0.max(1), self.settings.check_max.0.max(1));
@@ -117,7 +120,8 @@ impl Negotiation {
         // Jitter, so that reservations that were made together are not checked together for ever.
         let wait = wait - self.random.random_range(0..=wait / 8);
         // The user waits for the hosts.
-        let wait = if self.floating_bookings().is_empty() { wait } else { wait.min(left_ms + HOSTS_ASKED_EVERY.0) };
+        let hosts_wait = if has_begun { HOSTS_ASKED_EVERY.0 } else { left_ms + HOSTS_ASKED_EVERY.0 };
+        let wait = if self.floating_bookings().is_empty() { wait } else { wait.min(hosts_wait) };
         self.watch.next_at = Some(now.monotonic + Millis(wait));
     }
 
@@ -153,10 +157,18 @@ impl Negotiation {
         unacknowledged_bookings
     }
 
-    /// The bookings that are asked for although the reservation has begun: those that have not acknowledged this node, and those with seats
-    /// whose hosts are open, as far as is known. About the latter only the hosts are learnt, or that they found none.
+    /// Whether what is not there is lost: what is over soon may be gone by the clock of its site.
+    fn goes_on(&self, now: Now) -> bool {
+        self.reserved_plan().is_some_and(|plan| now.utc + CLOCKS_DIFFER < plan.end())
+    }
+
+    /// The bookings that are asked for although the reservation has begun: all as long as it goes on, then those that have not acknowledged
+    /// this node, and those with seats whose hosts are open, as far as is known.
     fn asked_after_start(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
         let mut asked = self.unacknowledged_bookings(now);
+        if self.goes_on(now) {
+            asked.extend(self.bookings());
+        }
         if self.reserved_plan().is_some_and(|plan| now.utc < plan.end()) {
             asked.extend(self.floating_bookings());
         }
@@ -192,7 +204,7 @@ impl Negotiation {
         answer
     }
 
-    /// Whether what this round learns of a booking changes the reservation: one that has begun stays as it is, unless it was taken over.
+    /// Whether all that this round learns of a booking counts: it has not begun, or was taken over.
     fn is_guarded(&self, now: Now, (attempt, site): (u32, &SiteId)) -> bool {
         !self.watch.is_after_start || self.unacknowledged_bookings(now).contains(&(attempt, site.clone()))
     }
@@ -268,12 +280,12 @@ impl Negotiation {
             if let Some(reservation) = self.reservation_mut() {
                 let mut is_new = false;
                 for number in reservation.numbers_at(attempt, site) {
-                    // A booking that has no host for a seat to begin on has lost it, although others have begun; what is over is gone.
-                    let seat = reservation.plan.seat(number).filter(|seat| seat.place.is_floating());
-                    let is_open = is_settled && seat.is_some_and(|seat| now.utc + CLOCKS_DIFFER < seat.window.end);
+                    // What is over is gone.
+                    let goes_on =
+                        reservation.plan.seat(number).is_some_and(|seat| now.utc + CLOCKS_DIFFER < seat.window.end);
                     let is_lost = !seats.contains(&number);
                     // Other participants can still end what is not settled: a seat that was reported as lost stays so until then.
-                    if is_guarded && (is_lost || is_settled) || is_open && is_lost {
+                    if (is_guarded || goes_on) && (is_lost || is_settled) {
                         is_new |= reservation.note_seat(number, is_lost.then_some(Loss::TakenBack));
                     }
                 }
@@ -353,7 +365,8 @@ impl Negotiation {
             .iter()
             .filter(|(_, since)| now.monotonic - **since >= self.settings.lost_after)
             .filter(|(site, _)| {
-                self.bookings().iter().any(|(attempt, of)| of == *site && self.is_guarded(now, (*attempt, of)))
+                let counts = |attempt: u32| self.goes_on(now) || self.is_guarded(now, (attempt, *site));
+                self.bookings().iter().any(|(attempt, of)| of == *site && counts(*attempt))
             })
             .map(|(site, _)| site.clone())
             .collect();

@@ -9,6 +9,7 @@ use crate::{
     plan::Place,
     protocol::{AttemptStatus, RefusalReason, SiteAnswer, SiteRequest},
     time::{Time, Window},
+    trust::asked::CLOCKS_DIFFER,
 };
 
 const CHECK: u64 = 60_000;
@@ -34,9 +35,15 @@ pub(super) fn booked(is_there: bool) -> SiteAnswer {
 
 /// A reservation on `a` and `b` that starts at 30,000, hours away.
 pub(super) fn reserved() -> Run {
+    reserved_for(60)
+}
+
+fn reserved_for(seconds: u64) -> Run {
     let mut record = super::testing::record();
     record.earliest = Time(30_000);
     record.latest = Time(40_000);
+    let text = format!(r#"{{"hosts":2,"duration":{seconds},"total":{{"cpu":1500}}}}"#);
+    record.request = serde_json::from_str(&text).unwrap();
     let mut run = Run::new(record, false);
     run.find(&["a", "b"]);
     run.all_hold_and_confirm(&["a", "b"]);
@@ -95,23 +102,67 @@ impl Run {
 }
 
 #[test]
-fn a_whole_reservation_is_asked_after_until_it_begins() {
-    let mut run = reserved();
-    let mut rounds = 0;
+fn a_whole_reservation_is_asked_after_until_it_ends() {
+    let mut run = reserved_for(3600);
+    let end = run.negotiation.reserved_plan().unwrap().end();
+    let (mut rounds, mut after_start) = (0, 0);
     while run.negotiation.poll_timeout().is_some() {
         let due = run.wake();
-        if at(due).utc >= Time(30_000) {
+        if at(due).utc + CLOCKS_DIFFER >= end {
             break;
         }
+        after_start += u32::from(at(due).utc >= Time(30_000));
         assert_eq!(run.wanted(), ["Inspect 1 a", "Inspect 1 b"]);
         run.inspected(due, "a", Ok(booked(true)));
         run.inspected(due, "b", Ok(booked(true)));
         assert!(run.wanted().is_empty(), "nothing changed, nothing is written: {:?}", run.wanted());
         rounds += 1;
     }
-    assert!((20..400).contains(&rounds), "{rounds} rounds in seven hours");
-    assert_eq!(run.negotiation.poll_timeout(), None, "a reservation that has begun is left alone");
+    assert!(
+        (20..400).contains(&rounds) && after_start > 0,
+        "{rounds} rounds in eight hours, {after_start} after the start"
+    );
+    assert_eq!(run.negotiation.poll_timeout(), None, "what is about to end is left alone");
     assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)));
+}
+
+#[test]
+fn what_is_lost_after_the_start_is_told_and_not_replaced_and_what_is_over_is_not_lost() {
+    let mut run = reserved_for(3600);
+    let end = run.negotiation.reserved_plan().unwrap().end();
+    let mut due = run.wake();
+    while at(due).utc < Time(30_000) {
+        run.inspected(due, "a", Ok(booked(true)));
+        run.inspected(due, "b", Ok(booked(true)));
+        due = run.wake();
+    }
+    run.wanted();
+    run.inspected(due, "a", Ok(booked(true)));
+    run.inspected(due, "b", Ok(booked(false)));
+    assert_eq!(
+        (run.lost(), run.wanted()),
+        (1, vec!["write reserved, owed 0".to_owned()]),
+        "nobody is asked for another host"
+    );
+    // Its site has found it again, and then falls silent.
+    due = run.wake();
+    run.inspected(due, "a", Ok(booked(true)));
+    run.inspected(due, "b", Ok(booked(true)));
+    assert_eq!(run.lost(), 0);
+    let since = due;
+    while run.lost() == 0 {
+        due = run.wake();
+        assert!(at(due).utc + CLOCKS_DIFFER < end, "it is told in time");
+        run.inspected(due, "a", Ok(booked(true)));
+    }
+    assert!(due - since >= LOST, "{}", due - since);
+    while let Some(next) = run.negotiation.poll_timeout() {
+        due = next.0.max(due + 1);
+        run.time_passes_to(due);
+        // Its clock is ahead: it has forgotten what is over.
+        run.inspected(due, "a", Ok(booked(at(due).utc + CLOCKS_DIFFER < end)));
+    }
+    assert_eq!(run.lost(), 1);
 }
 
 #[test]
@@ -384,7 +435,7 @@ fn a_move_that_comes_too_late_gives_up_what_is_new() {
 }
 
 #[test]
-fn the_hosts_of_floating_seats_are_asked_for_until_they_are_known_and_nothing_else_changes_after_the_start() {
+fn the_hosts_of_floating_seats_are_asked_for_often_until_they_are_known() {
     let place = |is_bound: bool, class: &str, host: &str| {
         let [class, host] = [class, host].map(|name| HostId::new(name).unwrap());
         if is_bound { Place::Bound { class, host } } else { Place::Floating { class, host } }
@@ -421,17 +472,23 @@ fn the_hosts_of_floating_seats_are_asked_for_until_they_are_known_and_nothing_el
         }
     }
     assert!(at(due).utc <= Time(30_006), "soon after the start");
-    assert_eq!(run.wanted(), ["Inspect 1 a"], "nothing is open at b");
-    run.inspected(due, "a", Ok(booked(false)));
-    assert!(matches!(run.negotiation.stage(), Stage::Reserved(_)), "what has begun stays as it is");
+    assert_eq!(run.wanted(), ["Inspect 1 a", "Inspect 1 b"]);
+    run.inspected(due, "a", Ok(booked(true)));
+    run.inspected(due, "b", Ok(booked(true)));
     for wrong in [Place::Host(HostId::new("h3").unwrap()), place(true, "m", "h3")] {
-        due = run.wake();
+        let asked = run.wake();
+        assert!(asked - due <= 6_000, "the user waits for it");
+        due = asked;
         run.inspected(due, "a", with(wrong));
+        run.inspected(due, "b", Ok(booked(true)));
         assert_eq!(place_of(&run), place(false, "n", "h2"));
     }
     due = run.wake();
+    run.wanted();
     run.inspected(due, "a", with(place(true, "n", "h3")));
+    run.inspected(due, "b", Ok(booked(true)));
     assert_eq!(place_of(&run), place(true, "n", "h3"));
     assert_eq!(run.wanted(), ["write reserved, owed 0"]);
-    assert_eq!(run.negotiation.poll_timeout(), None, "and it is left alone");
+    let next = run.negotiation.poll_timeout().unwrap().0;
+    assert!(next - due > 30_000, "seldom from now on");
 }

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use super::found::{Found, FoundHost, without_kept_back};
+use super::found::{Found, FoundHost};
 use crate::{
     amount::Amount,
     host::Host,
@@ -17,7 +17,7 @@ use crate::{
     protocol::{HostState, LedgerVersion, Refusal, RefusalReason},
     schedule::Schedule,
     tariff::Tariff,
-    time::{Time, Window},
+    time::Window,
     uplinks::{Uplink, Uplinks},
 };
 
@@ -109,9 +109,9 @@ impl Hints {
         found.uplinks.iter().map(link).collect()
     }
 
-    /// Its schedule with what its owner does not promise at `now`, and perhaps with the holds of others.
-    pub fn schedule<'h>(&'h self, found: &'h FoundHost, with_holds: bool, now: Time) -> Cow<'h, Schedule> {
-        let schedule = match self.states.get(&(found.site.clone(), found.host.id.clone())) {
+    /// Its schedule as it was shown last, perhaps with the holds of others.
+    pub fn schedule<'h>(&'h self, found: &'h FoundHost, with_holds: bool) -> Cow<'h, Schedule> {
+        match self.states.get(&(found.site.clone(), found.host.id.clone())) {
             Some((version, state)) if *version >= found.version => {
                 let mut schedule = Cow::Borrowed(&state.schedule);
                 for (window, amounts) in state.held.iter().filter(|_| with_holds) {
@@ -120,8 +120,7 @@ impl Hints {
                 schedule
             }
             _ => Cow::Borrowed(&found.schedule),
-        };
-        without_kept_back(schedule, &self.tariff_of(found).conditions, (&found.host.capacity, now))
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use rand::{Rng, RngExt};
 
 use super::{
     Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, WithoutBudget,
+    found::{Show, offered},
     lessons::{Holds, Lessons},
     quotes::Proposal,
 };
@@ -24,7 +25,6 @@ use crate::{
     protocol::Refusal,
     reason::Reason,
     request::{Effort, ObjectiveKind, Request},
-    schedule::Schedule,
     strategy::plan_best,
     time::{Millis, Now, Time, Window},
     uplinks::Uplinks,
@@ -393,14 +393,15 @@ impl Search {
         self.planned_at = now.utc;
         let this = &*self;
         let run = |with_holds: bool, budget: Option<Cost>, observer: &mut dyn PhaseObserver| {
-            let schedules: Vec<Cow<'_, Schedule>> =
-                found.hosts.iter().map(|host| this.lessons.hints().schedule(host, with_holds, now.utc)).collect();
             let hosts: Vec<Cow<'_, Host>> = found.hosts.iter().map(|host| this.lessons.hints().host(host)).collect();
-            let candidates: Vec<Candidate<'_>> = found
-                .hosts
+            let hosts: Vec<(&SiteId, &Host)> =
+                found.hosts.iter().zip(&hosts).map(|(found, host)| (&found.site, &**host)).collect();
+            let schedules = found.hosts.iter().map(|host| this.lessons.hints().schedule(host, with_holds)).collect();
+            let schedules = offered(&hosts, schedules, now.utc, |site| this.shows(site));
+            let candidates: Vec<Candidate<'_>> = hosts
                 .iter()
-                .zip(hosts.iter().zip(&schedules))
-                .map(|(found, (host, schedule))| Candidate { site: &found.site, host, schedule })
+                .zip(&schedules)
+                .map(|((site, host), schedule)| Candidate { site, host, schedule })
                 .collect();
             let (shapes, uplinks) = (this.problem.shapes.iter(), this.lessons.hints().uplinks(found, with_holds));
             let job = |demand| Job { uplinks: &uplinks, budget, ..this.job(demand, Some(now.utc), earliest) };
@@ -420,6 +421,12 @@ impl Search {
         });
         let without_budget = best.map(|best| WithoutBudget { objective: best.objective, cost: best.cost() });
         (outcome, without_budget)
+    }
+
+    /// How the planner sees the hosts of a site: by level where it gives whichever are free, until it has refused what they showed.
+    fn shows(&self, site: &SiteId) -> Show {
+        let is_named = self.problem.wanted.candidates().is_some() || self.problem.is_repair;
+        if is_named || self.lessons.had_no_room(site) { Show::Each } else { Show::ByLevel }
     }
 
     fn job<'s>(&'s self, demand: &'s Demand, asked_at: Option<Time>, earliest: Time) -> Job<'s> {
@@ -446,12 +453,12 @@ impl Search {
         let seats: BTreeSet<(&SiteId, &HostId)> = plan.seats.iter().map(|seat| (&seat.site, seat.host())).collect();
         let hosts = found.hosts.iter().filter(|found| seats.contains(&(&found.site, &found.host.id)));
         let hosts: Vec<&FoundHost> = hosts.collect();
-        let schedules: Vec<_> =
-            hosts.iter().map(|host| self.lessons.hints().schedule(host, false, self.planned_at)).collect();
-        let candidate = |(found, schedule)| {
-            let FoundHost { site, host, .. }: &FoundHost = found;
-            Candidate { site, host, schedule }
-        };
+        let schedules = hosts.iter().map(|host| self.lessons.hints().schedule(host, false)).collect();
+        let known: Vec<Cow<'_, Host>> = hosts.iter().map(|host| self.lessons.hints().host(host)).collect();
+        let hosts: Vec<(&SiteId, &Host)> =
+            hosts.into_iter().zip(&known).map(|(found, host)| (&found.site, &**host)).collect();
+        let schedules = offered(&hosts, schedules, self.planned_at, |_| Show::Each);
+        let candidate = |((site, host), schedule)| Candidate { site, host, schedule };
         let chosen: Vec<Candidate<'_>> =
             hosts.into_iter().zip(schedules.iter().map(Cow::as_ref)).map(candidate).collect();
         let is_known = chosen.len() == plan.seats.len();

@@ -6,6 +6,7 @@
 //!
 //! Invariant: an answer depends on the arguments only; time is whatever the [`PhaseObserver`] measures.
 
+mod alike;
 pub mod availability;
 mod best_offer;
 mod bounds;
@@ -218,6 +219,23 @@ pub fn plan_within(
     if latest < earliest {
         return rejected(Reason::WindowPassed { latest, earliest }, true);
     }
+    if let Some(fewer) = alike::few_of_each_kind(job, candidates)
+        && let outcome @ PlanOutcome::Allocated(_) = plan_on_all(job, &fewer, limits, seed, observer)
+    {
+        return outcome;
+    }
+    // Why there is no plan is told of all of them.
+    plan_on_all(job, candidates, limits, seed, observer)
+}
+
+/// [`plan_within`], where each candidate is looked at.
+fn plan_on_all(
+    job: &Job<'_>,
+    candidates: &[Candidate<'_>],
+    limits: &Limits,
+    seed: u64,
+    observer: &mut impl PhaseObserver,
+) -> PlanOutcome {
     if job.demand.is_to_be_scaled() {
         return molded::plan(job, candidates, limits, seed, observer);
     }

@@ -15,9 +15,14 @@ use broker::{
     time::{Time, Window},
 };
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
-use super::{scopes::Caller, state::ApiState};
+use super::{
+    extract::{Query, in_range},
+    problem::Problem,
+    scopes::Caller,
+    state::ApiState,
+};
 use crate::{
     run::used::{Used, add_up},
     site::promises::{reserved_until, windows},
@@ -93,9 +98,23 @@ pub enum AccountState {
     Open,
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct AccountsQuery {
+    /// Most lines of each kind; the newest are kept.
+    #[param(minimum = 1, maximum = 20_000)]
+    lines: Option<usize>,
+}
+
 /// What hosts have cost, by what was agreed; nothing is paid here.
-#[utoipa::path(get, path = "/accounts", tag = "grid", responses((status = 200, description = "Done", body = Accounts)))]
-pub async fn show_accounts(State(state): State<Arc<ApiState>>, Extension(caller): Extension<Caller>) -> Json<Accounts> {
+#[utoipa::path(get, path = "/accounts", tag = "grid", params(AccountsQuery), responses((status = 200, description = "Done", body = Accounts)))]
+pub async fn show_accounts(
+    State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+    Query(query): Query<AccountsQuery>,
+) -> Result<Json<Accounts>, Problem> {
+    let lines_max = in_range("lines", query.lines.unwrap_or(LINES_MAX), 1..=LINES_MAX)?;
     let now = state.coordinator.clock.now().utc;
     let mut earned = if caller.is_limited() { Vec::new() } else { earned(&state) };
     let snapshots = state.requests.snapshots();
@@ -104,21 +123,21 @@ pub async fn show_accounts(State(state): State<Arc<ApiState>>, Extension(caller)
     let has_more = !caller.is_limited() && state.ledger.charges().is_cut();
     let mut used = if caller.is_limited() { Vec::new() } else { used(&state, now).await };
     let are_cut = [
-        keep_newest(&mut earned, |line| &line.part),
-        keep_newest(&mut spent, |line| &line.part),
-        keep_newest(&mut used, |line| &line.part),
+        keep_newest(&mut earned, lines_max, |line| &line.part),
+        keep_newest(&mut spent, lines_max, |line| &line.part),
+        keep_newest(&mut used, lines_max, |line| &line.part),
     ];
-    Json(Accounts { earned, spent, used, is_cut: has_more || are_cut.contains(&true) })
+    Ok(Json(Accounts { earned, spent, used, is_cut: has_more || are_cut.contains(&true) }))
 }
 
 /// The newest lines in front, and no more than may be; whether some are left out.
-fn keep_newest<T>(lines: &mut Vec<T>, part: impl Fn(&T) -> &ReservedPart) -> bool {
+fn keep_newest<T>(lines: &mut Vec<T>, lines_max: usize, part: impl Fn(&T) -> &ReservedPart) -> bool {
     lines.sort_by(|a, b| {
         let (a, b) = (part(a), part(b));
         (b.window.start, &b.request).cmp(&(a.window.start, &a.request))
     });
-    let is_cut = lines.len() > LINES_MAX;
-    lines.truncate(LINES_MAX);
+    let is_cut = lines.len() > lines_max;
+    lines.truncate(lines_max);
     is_cut
 }
 

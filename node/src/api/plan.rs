@@ -172,7 +172,7 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
         };
         let age_max = driver::MAX_SCHEDULE_AGE;
         let found = driver::find(&state.discovery, &wanted, (count, count), seed, BTreeSet::new(), age_max).await;
-        let schedules: Vec<_> = found.hosts.iter().map(|found| found.offered(now.utc)).collect();
+        let schedules = found.offered(&wanted, now.utc);
         let candidate = |(found, schedule)| {
             let FoundHost { site, host, .. }: &FoundHost = found;
             Candidate { site, host, schedule }

@@ -160,9 +160,9 @@ pub enum Command {
     /// Speak SSH with one client on the standard input and output (the node starts this in a sandbox)
     #[command(hide = true)]
     SshServer(SshServerArgs),
-    /// Run a command with the standard input as its terminal (the node starts this in a sandbox)
+    /// Become a command in a sandbox (the node starts this there)
     #[command(hide = true)]
-    InTerminal(InTerminalArgs),
+    InSandbox(InSandboxArgs),
 }
 
 /// `kolo list`
@@ -249,6 +249,8 @@ pub enum Goal {
     Settled,
     /// Its reservation has begun
     Start,
+    /// It has begun, and each seat has the host that it stays on
+    Hosts,
     /// Its reservation has ended
     End,
 }
@@ -383,14 +385,23 @@ pub struct WhoamiArgs {
 /// `kolo ssh-server`.
 #[derive(Debug, Clone, Args)]
 pub struct SshServerArgs {
+    /// A directory that sessions may write to; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub own: Vec<PathBuf>,
     /// The keys that are let in
     #[arg(value_name = "KEY")]
     pub keys: Vec<String>,
 }
 
-/// `kolo in-terminal`.
+/// `kolo in-sandbox`.
 #[derive(Debug, Clone, Args)]
-pub struct InTerminalArgs {
+pub struct InSandboxArgs {
+    /// A directory that the command may write to; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub own: Vec<PathBuf>,
+    /// The standard input is its terminal
+    #[arg(long)]
+    pub terminal: bool,
     /// The command and its arguments, behind --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,

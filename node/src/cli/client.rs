@@ -58,6 +58,11 @@ fn refusal(status: StatusCode, problem: &Problem, list: Option<&'static str>) ->
         _ => what,
     };
     let hint = match list {
+        _ if status == StatusCode::UNAUTHORIZED => Some(
+            "with a key you submit, and see and change what is yours; for the rest the node's operator makes a token (kolo token), which \
+             you name with --token-file"
+                .to_owned(),
+        ),
         Some(list) if status == StatusCode::NOT_FOUND => Some(format!("{list} shows what there is")),
         Some(list) if problem.rule.as_deref() == Some(AMBIGUOUS) => {
             Some(format!("write more of the id; {list} shows what there is"))
@@ -300,12 +305,6 @@ impl Client {
         {
             let message = format!("the node at {} refuses the token in {}", self.base, file.display());
             let hint = "name the api.token of that node's data directory with --token-file or --data-dir";
-            return Err(CliError::failed(message).hinted(hint));
-        }
-        if status == StatusCode::UNAUTHORIZED {
-            let message = format!("the node at {} lets nobody do this without a token", self.base);
-            let hint = "with a key you submit, and see and change what is yours; for the rest its operator makes a token of scope read \
-                        (kolo token), which you name with --token-file";
             return Err(CliError::failed(message).hinted(hint));
         }
         if !status.is_success() {

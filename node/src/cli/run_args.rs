@@ -60,6 +60,9 @@ pub struct RunArgs {
     /// Let the seats reach each other at this port, or only the seat of this rank; KOLO_HOSTS names their addresses; may be repeated
     #[arg(long, value_name = "[RANK:]PORT")]
     pub port: Vec<PeerPort>,
+    /// The image that the command runs in, where a site runs containers; the error names those that it has
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
     /// Directory that the command starts in, at the sites; relative to its own scratch directory
     #[arg(long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,

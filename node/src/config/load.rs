@@ -41,6 +41,7 @@ use super::{
 };
 use crate::{
     contact,
+    run::order::check_image_name,
     runtime::clock::Clock,
     trust::{GridFile, Wallet},
 };
@@ -517,6 +518,12 @@ fn check_runner(settings: &Settings, places: &Places) -> Result<(), ConfigError>
     if let Some(path) = settings.runner_paths.iter().find(|path| !Path::new(path).is_absolute() || path.contains('\0'))
     {
         return Err(places.wrong("runner_paths", format!("{path:?} is no absolute path")));
+    }
+    for image in &settings.runner_images {
+        check_image_name(image).map_err(|error| places.wrong("runner_images", error))?;
+    }
+    if let Some(store) = settings.runner_image_store.as_ref().filter(|store| !store.is_absolute()) {
+        return Err(places.wrong("runner_image_store", format!("{store:?} is no absolute path")));
     }
     within(places, "runner_processes", settings.runner_processes, 1, RUNNER_PROCESSES_MAX)?;
     within(places, "runner_spool_mib", settings.runner_spool_mib, RUNNER_SPOOL_MIB_MIN, RUNNER_SPOOL_MIB_MAX)

@@ -64,7 +64,7 @@ settings! {
         uplink: Option<Rate> = None, "RATE", unset "no limit", example "\"1Gbit/s\"";
         /// Whether other sites may measure the link to this one (kolo doctor --link-with).
         uplink_tests: bool = false, "BOOL";
-        /// What runs the commands of users on the seats that they have reserved (docs/run.md): none (no sandbox) or bubblewrap.
+        /// What runs the commands of users on the seats that they have reserved (docs/run.md): none (no sandbox), bubblewrap, or podman (containers).
         runner: Option<Runner> = None, "RUNNER", unset "no command is run", example "\"bubblewrap\"";
         /// User of this machine that commands run as; a node that runs as root needs one.
         runner_user: Option<String> = None, "USER", unset "the user of the node, who must not be root, in a sandbox", example "\"nobody\"";
@@ -72,6 +72,10 @@ settings! {
         runner_paths: Vec<String> = Vec::new(), "DIR", example "[\"/srv/data\"]";
         /// Whether commands in a sandbox have the network of the machine; without a sandbox they always have.
         runner_network: bool = false, "BOOL";
+        /// Images that containers are made of, as podman names them; they are in the store of the user of commands, and never pulled.
+        runner_images: Vec<String> = Vec::new(), "IMAGE", example "[\"docker.io/library/debian:stable\"]";
+        /// Directory of these images (podman --root).
+        runner_image_store: Option<PathBuf> = None, "DIR", unset "the user's own, .local/share/containers/storage", example "\"/srv/images\"";
         /// Most processes and threads of the commands' user beside those that he has when a command starts.
         runner_processes: u64 = 512, "COUNT";
         /// Most output of a run that is kept, of each of its two outputs, in MiB; at least 8.

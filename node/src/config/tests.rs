@@ -151,6 +151,17 @@ fn every_complaint_names_file_and_key() {
 }
 
 #[test]
+fn runners_that_there_are_not_are_named_with_those_that_there_are() {
+    for (file, expected) in [
+        ("runner = \"docker\"", "expected one of \"none\", \"bubblewrap\", \"podman\""),
+        ("runner = \"systemd\"", "set \"bubblewrap\" or \"podman\""),
+    ] {
+        let error = load_file(file).unwrap_err();
+        assert!(error.contains(expected), "{file}:\n{error}");
+    }
+}
+
+#[test]
 fn a_receiver_of_notices_is_one_command_or_one_web_server() {
     for (file, expected) in [
         ("[notices]\nurl = \"ftp://a/\"", "notices.url: \"ftp://a/\" is no URL of a web server"),

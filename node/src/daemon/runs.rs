@@ -85,6 +85,8 @@ fn confinement(config: &NodeConfig) -> Option<Confinement> {
         cpu_millicores: None,
         processes_max: settings.runner_processes,
         cgroups: None,
+        images: settings.runner_images.clone(),
+        image_store: settings.runner_image_store.clone(),
     })
 }
 

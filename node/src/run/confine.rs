@@ -1,8 +1,9 @@
 //! What a command may do on its owner's machine.
 //!
 //! Commands run as a user who is not root, with the limits of the seat, and without privileges to gain. Around that either Landlock
-//! ([`Runner::None`]: the files of the system to read, its scratch directory to write, no signals to others) or a sandbox
-//! ([`Runner::Bubblewrap`]: namespaces of its own). Invariant: what the owner has asked for holds or the command does not run; what this
+//! ([`Runner::None`]: the files of the system to read, its scratch directory to write, no signals to others), a sandbox
+//! ([`Runner::Bubblewrap`]: namespaces of its own, and Landlock within them) or a container ([`Runner::Podman`]: these, and the files of an
+//! image). Invariant: what the owner has asked for holds or the command does not run; what this
 //! machine cannot do is found by [`Confinement::check`] before the first one.
 
 use std::{
@@ -10,12 +11,7 @@ use std::{
     process::Command,
 };
 
-use landlock::{
-    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _,
-    Scope, path_beneath_rules,
-};
 use nix::{
-    errno::Errno,
     sys::{
         prctl::set_no_new_privs,
         resource::{Resource, getrlimit, setrlimit},
@@ -25,14 +21,16 @@ use nix::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    cgroup::{self, Cgroup, CgroupError, Limits},
+    cgroup::{self, Cgroup, Limits},
+    closing::{close_files, landlock_misses},
+    confine_error::{ConfineError, system},
     processes,
 };
 
 /// The file in the data directory in which a node notes how commands are confined; `null` when it runs none.
 pub const NOTE_FILE: &str = "runner";
 /// What of the system a command reads.
-const SYSTEM: [&str; 12] = [
+pub(super) const SYSTEM: [&str; 12] = [
     "/bin",
     "/etc",
     "/lib",
@@ -46,35 +44,29 @@ const SYSTEM: [&str; 12] = [
     "/sys",
     "/usr",
 ];
-/// Devices that do no harm.
-const DEVICES: [&str; 9] = [
-    "/dev/full",
-    "/dev/null",
-    "/dev/ptmx",
-    "/dev/pts",
-    "/dev/random",
-    "/dev/shm",
-    "/dev/tty",
-    "/dev/urandom",
-    "/dev/zero",
-];
-/// The newest rules of Landlock that are used; an older kernel enforces those it knows.
-const LANDLOCK: ABI = ABI::V6;
 /// The processes of a sandbox, beside those of the command.
 const SANDBOX_PROCESSES: u64 = 2;
+/// The processes and threads of podman, beside those of the command: several of its programs work at a time.
+const PODMAN_PROCESSES: u64 = 96;
+/// This program inside of a sandbox.
+pub const SELF_IN_SANDBOX: &str = "/run/kolo";
+/// The directory for temporary files of a sandbox.
+const SANDBOX_TEMPORARY: &str = "/tmp";
 /// The sandbox.
 const BUBBLEWRAP: &str = "bwrap";
-/// Where it is looked for, whatever anybody's environment says.
-const SANDBOX_IN: [&str; 4] = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"];
+/// Where it and podman are looked for, whatever anybody's environment says.
+const TOOLS_IN: [&str; 4] = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"];
 
 /// What stands between commands and the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", try_from = "String")]
 pub enum Runner {
     /// No sandbox: another user's rights, limits of the process, and Landlock.
     None,
     /// bubblewrap: namespaces of its own, of files, processes, and network.
     Bubblewrap,
+    /// podman: a container of one of the owner's images.
+    Podman,
 }
 
 impl Runner {
@@ -83,7 +75,25 @@ impl Runner {
         match self {
             Runner::None => "none",
             Runner::Bubblewrap => "bubblewrap",
+            Runner::Podman => "podman",
         }
+    }
+}
+
+impl TryFrom<String> for Runner {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Runner, String> {
+        let all = [Runner::None, Runner::Bubblewrap, Runner::Podman];
+        let known = || all.map(|runner| format!("{:?}", runner.as_str())).join(", ");
+        all.into_iter().find(|runner| runner.as_str() == name).ok_or_else(|| match name.as_str() {
+            "systemd" => {
+                "systemd limits commands, and hides no files of yours: set \"bubblewrap\" or \"podman\", which have the same limits by \
+                 cgroups where the node's own unit has Delegate=yes"
+                    .to_owned()
+            }
+            _ => format!("unknown runner {name:?}, expected one of {}", known()),
+        })
     }
 }
 
@@ -107,70 +117,10 @@ pub struct Confinement {
     pub processes_max: u64,
     /// Where the cgroups of commands are made; none where the machine gives the node none.
     pub cgroups: Option<PathBuf>,
-}
-
-/// Why commands cannot be confined as the owner wants, and what to do about it.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfineError {
-    /// Nothing runs as root.
-    #[error("this node runs as root, and commands of users do not: set runner_user, such as runner_user = \"nobody\"")]
-    Root,
-    /// The user is not one.
-    #[error("runner_user: this machine has no user {0}: sudo useradd --system {0}")]
-    NoUser(String),
-    /// The user is root.
-    #[error("runner_user: {0} is root; name another user")]
-    UserIsRoot(String),
-    /// Only root becomes somebody else.
-    #[error(
-        "runner_user: only a node that runs as root can run commands as {0}; leave the key out to run them as the node's user"
-    )]
-    NotRoot(String),
-    /// Commands would run as the user who owns the node's keys.
-    #[error(
-        "runner = \"none\": commands would run as the node's own user, who reads its keys: run the node as root with runner_user, or set runner = \"bubblewrap\""
-    )]
-    NeedsUser,
-    /// A directory for commands is not there.
-    #[error("runner_paths: {path}: {source}; make the directory, or leave it out", path = .path.display())]
-    NoPath {
-        /// Which one.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// Nothing would close files to commands.
-    #[error("runner = \"none\": this kernel has no Landlock (Linux 5.13, lsm=landlock): set runner = \"bubblewrap\"")]
-    NoLandlock,
-    /// The sandbox is not installed.
-    #[error("runner = \"bubblewrap\": bwrap is not installed: sudo apt install bubblewrap (or dnf, zypper, pacman)")]
-    NoBubblewrap,
-    /// The sandbox does not work here.
-    #[error("runner = \"bubblewrap\": bwrap makes no sandbox here ({0}){1}")]
-    BubblewrapFails(String, &'static str),
-    /// Commands would read the node's keys.
-    #[error(
-        "runner = \"bubblewrap\": commands see {1}, and the node's keys are there, in {0}: keep data_dir elsewhere, such as in /var/lib/kolo, or run the node as root with runner_user"
-    )]
-    ShowsKeys(PathBuf, PathBuf),
-    /// The system refuses.
-    #[error("{doing}: {source}")]
-    System {
-        /// What was done.
-        doing: &'static str,
-        /// What the system says.
-        source: Errno,
-    },
-    /// The command gets no cgroup.
-    #[error(transparent)]
-    Cgroup(#[from] CgroupError),
-    /// Landlock refuses.
-    #[error("the files cannot be closed to it: {0}")]
-    Landlock(String),
-}
-
-fn system(doing: &'static str) -> impl Fn(Errno) -> ConfineError {
-    move |source| ConfineError::System { doing, source }
+    /// The images that containers are made of.
+    pub images: Vec<String>,
+    /// Where they are, unless in the store of the user that commands run as.
+    pub image_store: Option<PathBuf>,
 }
 
 impl Confinement {
@@ -201,6 +151,7 @@ impl Confinement {
             Runner::None if user.is_none() => return Err(ConfineError::NeedsUser),
             Runner::None => landlock_misses()?,
             Runner::Bubblewrap => self.try_sandbox().map(|()| Vec::new())?,
+            Runner::Podman => self.try_images().map(|()| Vec::new())?,
         };
         misses.extend(self.cgroups.as_deref().into_iter().flat_map(cgroup::misses));
         Ok(misses)
@@ -212,11 +163,12 @@ impl Confinement {
     /// [`ConfineError::ShowsKeys`].
     fn check_hides(&self, directory: &Path) -> Result<(), ConfineError> {
         // Another user is kept out by the rights of the files, and Landlock names what is open.
-        if self.runner != Runner::Bubblewrap || self.user()?.is_some() {
+        if self.runner == Runner::None || self.user()?.is_some() {
             return Ok(());
         }
         let whole = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-        let mut shown = SYSTEM.iter().map(Path::new).chain(self.paths.iter().map(PathBuf::as_path));
+        let of_system: &[&str] = if self.runner == Runner::Bubblewrap { &SYSTEM } else { &[] };
+        let mut shown = of_system.iter().map(Path::new).chain(self.paths.iter().map(PathBuf::as_path));
         match shown.find(|shown| shown.canonicalize().is_ok_and(|shown| whole.starts_with(shown))) {
             Some(shown) => Err(ConfineError::ShowsKeys(whole, shown.to_owned())),
             None => Ok(()),
@@ -228,9 +180,46 @@ impl Confinement {
         self.runner == Runner::None || self.has_network
     }
 
+    /// Whether an order with this image, or for a session of SSH, can be run here.
+    ///
+    /// # Errors
+    /// [`ConfineError::Image`], for the user.
+    pub fn check_image(&self, image: Option<&str>, is_ssh: bool) -> Result<(), ConfineError> {
+        let known = || self.images.join(", ");
+        let why = match (self.runner, image) {
+            (Runner::Podman, _) if is_ssh => {
+                "this site runs containers, which SSH does not reach: kolo run --pty --image IMAGE does".to_owned()
+            }
+            (Runner::Podman, None) => {
+                format!("this site runs containers: choose by --image one of its images: {}", known())
+            }
+            (Runner::Podman, Some(image)) if !self.images.iter().any(|known| known == image) => {
+                format!("the image {image} is none of those that this site runs: {}", known())
+            }
+            (Runner::None | Runner::Bubblewrap, Some(_)) => {
+                "this site runs no containers: leave --image out".to_owned()
+            }
+            _ => return Ok(()),
+        };
+        Err(ConfineError::Image(why))
+    }
+
+    /// Most memory that each process may have for itself, in MiB, where the cgroup does not limit the sum.
+    pub fn process_memory_mib(&self, cgroup: Option<&Cgroup>) -> Option<u64> {
+        self.memory_mib.filter(|_| !cgroup.is_some_and(Cgroup::has_memory))
+    }
+
+    /// The most processes that a command has, with those around it.
+    fn all_processes_max(&self) -> u64 {
+        self.processes_max.saturating_add(match self.runner {
+            Runner::None | Runner::Bubblewrap => SANDBOX_PROCESSES,
+            Runner::Podman => PODMAN_PROCESSES,
+        })
+    }
+
     /// The limits of a command's cgroup.
     pub fn limits(&self) -> Limits {
-        let processes_max = self.processes_max.saturating_add(SANDBOX_PROCESSES);
+        let processes_max = self.all_processes_max();
         Limits { memory_mib: self.memory_mib, cpu_millicores: self.cpu_millicores, processes_max }
     }
 
@@ -270,12 +259,16 @@ impl Confinement {
         let user = self.user()?;
         cgroup.map_or(Ok(()), Cgroup::join)?;
         limit(Resource::RLIMIT_CORE, 0)?;
-        if let Some(mib) = self.memory_mib.filter(|_| !cgroup.is_some_and(Cgroup::has_memory)) {
+        // podman itself needs more; it gives the limit to its container.
+        if let Some(mib) = self.process_memory_mib(cgroup).filter(|_| self.runner != Runner::Podman) {
             limit(Resource::RLIMIT_DATA, mib.saturating_mul(1024 * 1024))?;
         }
         if !cgroup.is_some_and(Cgroup::has_processes) {
             let uid = user.as_ref().map_or(geteuid(), |user| user.uid);
-            limit(Resource::RLIMIT_NPROC, processes::threads_of(uid.as_raw()).saturating_add(self.processes_max))?;
+            limit(
+                Resource::RLIMIT_NPROC,
+                processes::threads_of(uid.as_raw()).saturating_add(self.all_processes_max()),
+            )?;
         }
         if let Some(user) = user {
             let name =
@@ -286,27 +279,21 @@ impl Confinement {
                 .and_then(|()| setuid(user.uid))
                 .map_err(failed)?;
         }
-        set_no_new_privs().map_err(system("it cannot give up gaining privileges"))?;
+        // podman asks newuidmap for the users of its image, and takes the privileges from its container.
+        if self.runner != Runner::Podman {
+            set_no_new_privs().map_err(system("it cannot give up gaining privileges"))?;
+        }
         match self.runner {
-            Runner::None => self.close_files(scratch),
-            // Its namespaces are made of mounts, which Landlock forbids.
-            Runner::Bubblewrap => Ok(()),
+            Runner::None => close_files(self.own_paths(scratch)),
+            // Their namespaces are made of mounts, which Landlock forbids; in a sandbox it comes once they are there.
+            Runner::Bubblewrap | Runner::Podman => Ok(()),
         }
     }
 
-    fn close_files(&self, scratch: &Path) -> Result<(), ConfineError> {
-        let rules = || {
-            let own = self.paths.iter().map(PathBuf::as_path).chain([scratch]).chain(DEVICES.map(Path::new));
-            Ruleset::default()
-                .set_compatibility(CompatLevel::BestEffort)
-                .handle_access(AccessFs::from_all(LANDLOCK))?
-                .scope(Scope::from_all(LANDLOCK))?
-                .create()?
-                .add_rules(path_beneath_rules(SYSTEM, AccessFs::from_read(LANDLOCK)))?
-                .add_rules(path_beneath_rules(own, AccessFs::from_all(LANDLOCK)))?
-                .restrict_self()
-        };
-        rules().map(drop).map_err(|error: landlock::RulesetError| ConfineError::Landlock(error.to_string()))
+    /// What a command may write to.
+    pub fn own_paths<'a>(&'a self, scratch: &'a Path) -> impl Iterator<Item = &'a Path> {
+        let of_sandbox = (self.runner == Runner::Bubblewrap).then(|| Path::new(SANDBOX_TEMPORARY));
+        self.paths.iter().map(PathBuf::as_path).chain([scratch]).chain(of_sandbox)
     }
 
     /// The program of the sandbox; none where there is no sandbox.
@@ -314,11 +301,10 @@ impl Confinement {
     /// # Errors
     /// [`ConfineError::NoBubblewrap`].
     pub fn sandbox(&self) -> Result<Option<PathBuf>, ConfineError> {
-        if self.runner == Runner::None {
-            return Ok(None);
+        match self.runner {
+            Runner::None | Runner::Podman => Ok(None),
+            Runner::Bubblewrap => tool(BUBBLEWRAP).map(Some).ok_or(ConfineError::NoBubblewrap),
         }
-        let mut candidates = SANDBOX_IN.iter().map(|directory| Path::new(directory).join(BUBBLEWRAP));
-        candidates.find(|file| file.is_file()).map(Some).ok_or(ConfineError::NoBubblewrap)
     }
 
     /// Whether a command may learn of a file, in whose place a link may be: in a sandbox only what lies below what it shows.
@@ -350,7 +336,7 @@ impl Confinement {
             "--dev",
             "/dev",
             "--tmpfs",
-            "/tmp",
+            SANDBOX_TEMPORARY,
         ]
         .map(Into::into)
         .into();
@@ -372,8 +358,10 @@ impl Confinement {
         use std::os::unix::process::CommandExt as _;
         let words = self.wrapped(Path::new("/usr"), Path::new("/"));
         let Some(sandbox) = self.sandbox()? else { return Ok(()) };
+        let own_file = own_file().map_err(|why| ConfineError::BubblewrapFails(why, ""))?;
         let mut command = Command::new(sandbox);
-        command.args(words).arg("true").env_clear().current_dir("/");
+        command.args(["--ro-bind", &own_file, SELF_IN_SANDBOX]).args(words);
+        command.args([SELF_IN_SANDBOX, "in-sandbox", "--", "true"]).env_clear().current_dir("/");
         if let Some(user) = self.user()? {
             command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
         }
@@ -390,6 +378,19 @@ impl Confinement {
     }
 }
 
+/// The file of this program.
+pub fn own_file() -> Result<String, String> {
+    let file = std::fs::read_link("/proc/self/exe").map_err(|error| format!("the program has no file: {error}"))?;
+    let is_gone = !file.exists();
+    let file = file.into_os_string().into_string().map_err(|_| "the path of the program is not UTF-8".to_owned())?;
+    if is_gone { Err(format!("{file} cannot be reached, or was replaced: start the node again")) } else { Ok(file) }
+}
+
+/// The file of a program of this machine.
+pub(super) fn tool(name: &str) -> Option<PathBuf> {
+    TOOLS_IN.iter().map(|directory| Path::new(directory).join(name)).find(|file| file.is_file())
+}
+
 /// What lets users make namespaces on this machine.
 fn what_mends_namespaces() -> &'static str {
     let is = |file: &str, value: &str| std::fs::read_to_string(file).is_ok_and(|text| text.trim() == value);
@@ -402,27 +403,6 @@ fn what_mends_namespaces() -> &'static str {
     } else {
         ""
     }
-}
-
-/// What this kernel's Landlock does not enforce, if there is one; nothing is restricted by looking.
-fn landlock_misses() -> Result<Vec<String>, ConfineError> {
-    let has = |abi: ABI| {
-        let rules =
-            Ruleset::default().set_compatibility(CompatLevel::HardRequirement).handle_access(AccessFs::from_all(abi));
-        rules.and_then(|rules| rules.create()).is_ok()
-    };
-    let scopes = || {
-        let rules = Ruleset::default().set_compatibility(CompatLevel::HardRequirement).scope(Scope::from_all(LANDLOCK));
-        rules.and_then(|rules| rules.create()).is_ok()
-    };
-    if !has(ABI::V1) {
-        return Err(ConfineError::NoLandlock);
-    }
-    let misses = [
-        (has(ABI::V3), "files that are open to all may be cut to nothing by commands (Linux 6.2 forbids it)"),
-        (scopes(), "commands of several seats may send each other signals (Linux 6.12 forbids it)"),
-    ];
-    Ok(misses.into_iter().filter(|(is_enforced, _)| !is_enforced).map(|(_, what)| what.to_owned()).collect())
 }
 
 /// Lowers a limit of this process; one that is lower already stays.
@@ -447,7 +427,27 @@ mod tests {
             cpu_millicores: None,
             processes_max: 100,
             cgroups: None,
+            images: vec![],
+            image_store: None,
         }
+    }
+
+    #[test]
+    fn only_images_that_the_owner_has_named_run_and_only_in_containers() {
+        let plain = confinement();
+        let named =
+            Confinement { runner: Runner::Podman, images: vec!["a:1".to_owned(), "b".to_owned()], ..confinement() };
+        assert!(plain.check_image(None, false).is_ok() && plain.check_image(None, true).is_ok());
+        assert!(named.check_image(Some("b"), false).is_ok());
+        let refused =
+            |confinement: &Confinement, image, is_ssh| confinement.check_image(image, is_ssh).unwrap_err().to_string();
+        assert!(refused(&plain, Some("a:1"), false).contains("leave --image out"));
+        for image in [None, Some("a"), Some("a:1 ")] {
+            assert!(refused(&named, image, false).ends_with("a:1, b"), "{image:?}");
+        }
+        assert!(refused(&named, None, true).contains("--pty"));
+        let none = Confinement { user: geteuid().is_root().then(|| "nobody".to_owned()), images: vec![], ..named };
+        assert!(matches!(none.check(), Err(ConfineError::NoImages)));
     }
 
     #[test]

@@ -8,11 +8,13 @@ use std::{
     fs::File,
     io::{self, Write as _},
     net::Ipv4Addr,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use broker::{ids::HostId, time::Time, trust::PublicKey};
+use rustix::fs::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
@@ -21,6 +23,7 @@ use super::{
     frame::{End, Output},
     home::Home,
     order::RunOrder,
+    podman::Place,
     processes,
     removal::remove_tree,
     spool::Spool,
@@ -34,6 +37,11 @@ use crate::{
 const TASK_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Largest of the other files.
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Where room for the end is kept until it is there.
+const ROOMS: [&str; 2] = ["end-room", "end-room-2"];
+/// Longest end, in bytes: a reason of which each takes six.
+const END_BYTES_MAX: u64 = 8 * 1024;
 
 /// What a keeper is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +98,12 @@ pub struct Started {
     pub pid: u32,
     /// When it was made, in ticks since the machine started: its number alone may become another one's.
     pub ticks: u64,
+}
+
+/// Whether something has failed because the disk has no room.
+pub fn is_disk_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    let is_full = |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    error.downcast_ref().is_some_and(is_full) || error.source().is_some_and(is_disk_full)
 }
 
 /// How far a run is, as its directory shows.
@@ -221,9 +235,37 @@ impl RunDirectory {
         matches!(self.state(), Ok(RunState::Ended(_)))
     }
 
+    /// Takes the room on the disk that the end needs, which may be changed once: it is kept then, also by a disk that is full.
+    pub fn set_room_aside(&self) -> Result<(), DirectoryError> {
+        for path in ROOMS.map(|name| self.file(name)) {
+            let room = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
+            let taken = room.and_then(|room| Ok(fallocate(&room, FallocateFlags::empty(), 0, END_BYTES_MAX)?));
+            // Where it cannot be taken in advance, it is taken when it is needed.
+            match taken {
+                Err(error) if is_disk_full(&error) => return Err(DirectoryError::Disk { path, source: error }),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Notes how the run ended.
     pub fn write_ended(&self, end: &End) -> Result<(), DirectoryError> {
-        self.write("ended", end)
+        let path = self.file("ended");
+        let Some(room) = ROOMS.map(|name| self.file(name)).into_iter().find(|room| room.exists()) else {
+            return self.write("ended", end);
+        };
+        let text = serde_json::to_string(end)
+            .map_err(|error| DirectoryError::Malformed { path: path.clone(), detail: error.to_string() })?;
+        let write = || {
+            let file = File::options().write(true).open(&room)?;
+            (&file).write_all(text.as_bytes())?;
+            file.set_len(text.len() as u64)?;
+            file.sync_all()?;
+            fs::rename(&room, &path)?;
+            File::open(&self.0)?.sync_all()
+        };
+        write().map_err(|source| DirectoryError::Disk { path: path.clone(), source })
     }
 
     /// The scratch directory of the run, to be removed after it.
@@ -231,10 +273,11 @@ impl RunDirectory {
         self.read("scratch", NOTE_BYTES_MAX)
     }
 
-    /// Removes the scratch directory, when there is one.
+    /// Removes the scratch directory, when there is one, and what podman has beside it.
     pub fn remove_scratch(&self) -> io::Result<()> {
         let Some(scratch) = self.scratch().map_err(io::Error::other)? else { return Ok(()) };
-        remove_tree(&scratch)
+        let removed = [Place::of(&scratch).remove(), remove_tree(&scratch)];
+        removed.into_iter().collect()
     }
 
     /// Notes the scratch directory.

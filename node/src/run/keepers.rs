@@ -30,7 +30,7 @@ use sha2::{Digest as _, Sha256};
 use tracing::warn;
 
 use super::{
-    confine::ConfineError,
+    confine_error::ConfineError,
     directory::{DirectoryError, RunDirectory, RunState, Task},
     files::serve::SeatFiles,
     frame::{End, reason},
@@ -200,6 +200,7 @@ impl Keepers {
     pub fn start(&self, task: &Task, now: Time) -> Result<RunId, RunError> {
         task.order.check()?;
         task.confinement.user()?;
+        task.confinement.check_image(task.order.image.as_deref(), !task.order.ssh_keys.is_empty())?;
         if task.deadline <= now {
             return Err(RunError::Late("the window of the seat is over"));
         }

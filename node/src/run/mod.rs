@@ -6,7 +6,9 @@
 pub mod carry;
 pub mod cgroup;
 pub mod check;
+mod closing;
 pub mod confine;
+mod confine_error;
 pub mod directory;
 pub mod files;
 pub mod frame;
@@ -17,6 +19,7 @@ mod last;
 pub mod opening;
 pub mod order;
 pub mod peers;
+pub mod podman;
 mod processes;
 mod removal;
 pub mod site;

@@ -28,6 +28,8 @@ const TEXT_COST_BYTES: usize = 32;
 pub const TEXT_BYTES_MAX: usize = 128 * 1024 - 1;
 /// Longest nonce, in bytes.
 pub const NONCE_BYTES_MAX: usize = 64;
+/// Longest name of an image, in bytes.
+pub const IMAGE_BYTES_MAX: usize = 512;
 /// What the names of variables begin with that the site sets.
 pub const OWN_VARIABLES: &str = "KOLO_";
 
@@ -65,6 +67,9 @@ pub struct RunOrder {
     pub peers: Option<Peers>,
     /// The program and its arguments; none with `ssh_keys`.
     pub command: Vec<String>,
+    /// The image that it runs in, at sites that run containers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     /// Instead of a command the SSH server of the site runs, and speaks on the input and output: it lets in who holds one of these keys, each
     /// a line such as `ssh-ed25519 AAAA...`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -151,6 +156,9 @@ pub enum OrderError {
     /// A key for SSH cannot be used.
     #[error(transparent)]
     SshKey(#[from] ssh_key::KeyError),
+    /// The name of an image cannot be one.
+    #[error("{0:?} cannot name an image")]
+    ImageName(String),
     /// A terminal without lines or columns.
     #[error("a terminal of {} lines and {} columns", .0.rows, .0.columns)]
     Terminal(TerminalSize),
@@ -176,6 +184,7 @@ impl RunOrder {
         for (number, argument) in (0..).zip(&self.command) {
             check_text(|| format!("argument {number}"), argument, TEXT_BYTES_MAX)?;
         }
+        self.image.as_deref().map_or(Ok(()), check_image_name)?;
         // The longest path that Linux takes.
         check_text(|| "the directory".to_owned(), self.directory.as_deref().unwrap_or_default(), 4095)?;
         check_text(|| "the nonce".to_owned(), &self.nonce, NONCE_BYTES_MAX)?;
@@ -206,6 +215,7 @@ impl RunOrder {
         let wrong = [
             (self.ssh_keys.len() > ssh::KEYS_MAX, "more keys than are let in"),
             (!self.command.is_empty(), "a command too"),
+            (self.image.is_some(), "an image"),
             (self.terminal.is_some(), "a terminal of its own"),
             (!self.has_stdin, "no input"),
         ];
@@ -256,6 +266,17 @@ impl RunOrder {
     }
 }
 
+/// Whether a text can name an image: nothing else could be read from it in a command line.
+///
+/// # Errors
+/// [`OrderError::ImageName`].
+pub fn check_image_name(image: &str) -> Result<(), OrderError> {
+    let is_name = image.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && image.len() <= IMAGE_BYTES_MAX
+        && !image.contains(|c: char| c.is_whitespace() || c.is_control());
+    if is_name { Ok(()) } else { Err(OrderError::ImageName(image.to_owned())) }
+}
+
 fn check_text(what: impl Fn() -> String, text: &str, limit: usize) -> Result<(), OrderError> {
     if text.len() > limit {
         return Err(OrderError::TooLong { what: what(), bytes: text.len(), limit });
@@ -282,6 +303,7 @@ pub mod tests {
             hosts: vec!["a".to_owned(), "b".to_owned()],
             peers: None,
             command: command.iter().map(|&text| text.to_owned()).collect(),
+            image: None,
             ssh_keys: vec![],
             environment: BTreeMap::new(),
             directory: None,
@@ -308,6 +330,7 @@ pub mod tests {
     fn an_order_is_signed_as_other_versions_read_it() {
         let order = RunOrder {
             peers: Some(peers()),
+            image: Some("docker.io/library/debian:stable".to_owned()),
             environment: BTreeMap::from([("LANG".to_owned(), "C".to_owned())]),
             directory: Some("work".to_owned()),
             terminal: Some(TerminalSize { rows: 24, columns: 80 }),
@@ -315,7 +338,7 @@ pub mod tests {
         };
         expect![[r#"
             kolo-run/1
-            {"grid":"test","site":"s","request":"r","seat":2,"run":1,"rank":1,"hosts":["a","b"],"peers":{"seats":[{"site":"x","seat":0},{"site":"s","seat":2}],"ports":[{"rank":0,"port":29500},{"port":4000}]},"command":["echo","ü"],"environment":{"LANG":"C"},"directory":"work","terminal":{"rows":24,"columns":80},"has_stdin":false,"issued":1000,"expires":1060,"nonce":"n"}"#]]
+            {"grid":"test","site":"s","request":"r","seat":2,"run":1,"rank":1,"hosts":["a","b"],"peers":{"seats":[{"site":"x","seat":0},{"site":"s","seat":2}],"ports":[{"rank":0,"port":29500},{"port":4000}]},"command":["echo","ü"],"image":"docker.io/library/debian:stable","environment":{"LANG":"C"},"directory":"work","terminal":{"rows":24,"columns":80},"has_stdin":false,"issued":1000,"expires":1060,"nonce":"n"}"#]]
         .assert_eq(&SignedText::text_of(&order).unwrap());
         let signed = SignedText::sign(&order, &testing::key(1)).unwrap();
         assert_eq!(signed.open::<RunOrder>(), Ok(order));
@@ -378,6 +401,7 @@ pub mod tests {
                 OrderError::Host("b\nc".to_owned()),
             ),
             (RunOrder { terminal: Some(size), ..plain.clone() }, OrderError::Terminal(size)),
+            (RunOrder { image: Some("-v".to_owned()), ..plain.clone() }, OrderError::ImageName("-v".to_owned())),
             (RunOrder { directory: Some("\0".to_owned()), ..plain }, OrderError::ZeroByte("the directory".to_owned())),
         ];
         for (order, error) in cases {

@@ -80,10 +80,14 @@ pub fn kill_marked(name: &str, value: &str) {
     }
 }
 
-/// Sends `signal` to every descendant of `leader` that is at least so many generations below it.
+/// Sends `signal` to every descendant of `leader`, itself one of this process, that is at least so many generations below it.
 pub fn signal_below(leader: u32, generations: usize, signal: Signal) {
     let leader = i32::try_from(leader).unwrap_or(0);
+    let me = i32::try_from(std::process::id()).unwrap_or(0);
     let all = list();
+    if generations_below(&all, leader, me).is_none() {
+        return;
+    }
     for &pid in
         all.keys().filter(|pid| generations_below(&all, **pid, leader).is_some_and(|below| below >= generations))
     {

@@ -30,7 +30,7 @@ use super::{
     Confinement, Keepers, RunError, RunId, RunNumber, RunOrder, Task,
     carry::carry,
     check::{Bases, memory_of, seat_end, usable_seat},
-    directory::RunState,
+    directory::{RunState, is_disk_full},
     files::{
         order::{FilesOrder, FilesWish, Patterns},
         serve::{self, SeatFiles, Stores, Work},
@@ -397,7 +397,8 @@ impl RunSite {
         if started.is_empty() {
             return;
         }
-        let over = started.iter().filter(|(_, watched)| watched.deadline <= now);
+        // What a keeper that was killed has left running ends now, and once more after the window.
+        let over = started.iter().filter(|(id, watched)| watched.deadline <= now || !keepers.goes_on(id));
         let over: Vec<RunId> = over.map(|(id, _)| id.clone()).collect();
         let changed: Vec<(RunId, Watched, Option<Time>)> = {
             let mut bases = locked(&self.bases);
@@ -483,6 +484,9 @@ fn latest(
 }
 
 fn answer_of(error: &RunError) -> Answer {
+    if is_disk_full(error) {
+        return Answer::Refused(format!("the disk of the site is full: {error}"));
+    }
     match error {
         RunError::System { .. } | RunError::Directory(_) | RunError::File(_) => Answer::NotNow(error.to_string()),
         _ => Answer::Refused(error.to_string()),

@@ -230,7 +230,7 @@ pub mod tests {
             let bob = Subject::Key(PublicKey::of(&key(3)));
             let chain = accept(&grid, &invited.invitation, bob.clone(), "bob", NOW).unwrap();
             let holder = member(&grid, &chain, NOW).unwrap().unwrap();
-            assert_eq!((holder.name.as_str(), holder.limits.max_holds), ("bob", Some(8)));
+            assert!(holder.name.starts_with("bob@") && holder.limits.max_holds == Some(8), "{holder:?}");
             assert!(holder.lineage.contains(&invited.issued.subject), "whoever revokes the invitation revokes bob");
         }
         let error = admin.invite(&grid, &terms(Role::Admin), NOW).err().unwrap().to_string();

@@ -6,10 +6,13 @@ use std::{
     process::Command,
 };
 
-use kolo::readers::run::End;
+use kolo::{
+    keeping::{RunState, Task},
+    readers::run::{End, RunNumber, RunOrder, ToKeeper},
+};
 use nix::unistd::geteuid;
 
-use super::site::{Site, skip};
+use super::site::{Site, skip, until};
 
 /// A disk of one MiB at this place, as long as this lives.
 struct Small(PathBuf);
@@ -30,6 +33,43 @@ impl Drop for Small {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
+}
+
+#[tokio::test]
+async fn a_run_whose_output_fills_the_sites_disk_is_told_so_whether_or_not_somebody_is_attached() {
+    let site = Site::new();
+    let Some(_disk) = Small::at(&site.directory.path().join("runs")) else { return };
+    let script = "head -c 3000000 /dev/zero || exit 5; sleep 1000";
+    let is_told = |end: &End| matches!(end, End::Broken(why) if why.contains("disk of the site is full"));
+    let other = site.directory.path().join("open/other");
+    for (number, stays) in [(1, true), (2, false)] {
+        let task = site.task(&["sh", "-c", script]);
+        let order = RunOrder { run: RunNumber(number), ..task.order };
+        let id = site.start(&Task { order, ..task });
+        let mut user = site.attach(&id, [0; 2]).await;
+        user.go().await;
+        if stays {
+            let end = user.end().await;
+            assert!(is_told(&end), "{end:?}");
+        }
+        drop(user);
+        let ended = || site.keepers.find(&id).map(|run| run.state);
+        until("its end", || matches!(ended(), Ok(RunState::Ended(_)))).await;
+        let Ok(RunState::Ended(end)) = ended() else { unreachable!() };
+        assert!(is_told(&end), "on disk too: {end:?}");
+        // What it has said until then is still there, and so is the site.
+        let mut again = site.attach(&id, [0; 2]).await;
+        assert!(is_told(&again.end().await) && again.said[0].len() > 100_000);
+        again.send(&ToKeeper::EndSeen).await;
+        until("its room is free again", || site.keepers.list().unwrap().is_empty()).await;
+    }
+    // Nothing starts where not even that has room.
+    let runs = site.directory.path().join("runs");
+    fs::write(runs.join("of-somebody-else"), vec![1; 2 << 20]).unwrap_err();
+    let task = site.task(&["touch", other.to_str().unwrap()]);
+    let order = RunOrder { run: RunNumber(3), ..task.order };
+    let refused = site.keepers.start(&Task { order, ..task }, super::site::now()).unwrap_err();
+    assert!(refused.to_string().contains("No space left") && !other.exists(), "{refused}");
 }
 
 #[tokio::test]

@@ -8,4 +8,5 @@ mod behaviour;
 mod cgroups;
 mod confinement;
 mod full;
+mod podman;
 mod site;

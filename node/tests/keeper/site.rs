@@ -88,6 +88,7 @@ impl Site {
             rank: 0,
             hosts: vec!["a".to_owned(), "b".to_owned()],
             command: command.iter().map(|&text| text.to_owned()).collect(),
+            image: None,
             ssh_keys: vec![],
             environment: BTreeMap::new(),
             directory: None,
@@ -120,6 +121,8 @@ impl Site {
                 cpu_millicores: None,
                 processes_max: 200,
                 cgroups: cgroups().map(Path::to_owned),
+                images: vec![],
+                image_store: None,
             },
         }
     }

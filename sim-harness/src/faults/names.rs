@@ -42,9 +42,9 @@ pub fn key_of(site: &SiteId) -> Option<PublicKey> {
     index_of(site).map(|index| PublicKey::of(&signing_key(index)))
 }
 
-/// The host of a site with this index.
+/// The host of a site with this index: where hosts are alike, this is also the name of one of a class.
 pub fn host(index: usize) -> HostId {
-    HostId::new(&format!("h{index}")).expect("a letter and a number are a short text without control characters")
+    HostId::new(&format!("h-{index}")).expect("a letter and a number are a short text without control characters")
 }
 
 /// The network with this number.

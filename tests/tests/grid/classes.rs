@@ -1,9 +1,11 @@
 //! Seats on one of a class: they move out of the way, survive hosts that go and crashes, and have a host from their start on.
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path, process::Stdio};
 
 use end_to_end::{Node, wait_until};
 use serde_json::{Value, json};
+
+use super::run_on_seats::{kolo_run, runner, shared};
 
 /// A class of so many hosts with 4 cores.
 fn class(count: usize) -> String {
@@ -114,6 +116,26 @@ fn picky_hook(directory: &Path) -> String {
     fs::write(&hook, script).unwrap();
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
     hook.display().to_string()
+}
+
+#[test]
+fn a_command_waits_for_the_hook_of_its_host_however_long_it_takes() {
+    let directory = shared();
+    let held = directory.path().join("held");
+    fs::write(&held, "").unwrap();
+    let hook = directory.path().join("hook");
+    let script = format!("#!/bin/sh\nwhile [ -e {} ]; do sleep 0.05; done\n", held.display());
+    fs::write(&hook, script).unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = [runner(), &["--activation-hook", hook.to_str().unwrap()]].concat();
+    let node = Node::start("alpha", &class(2), &arguments);
+    let mut command = kolo_run(&node, &["-N", "1", "--per-host", "cpu=3", "-t", "1h"], &["echo", "up"]);
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    node.wait_until("it to begin", "/v1/requests", |list| list["requests"][0]["state"] == "active");
+    fs::remove_file(held).unwrap();
+    let ended = running.wait_with_output().unwrap();
+    let [out, err] = [ended.stdout, ended.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert_eq!((ended.status.code(), out.as_str()), (Some(0), "up\n"), "{err}");
 }
 
 #[test]

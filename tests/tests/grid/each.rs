@@ -118,10 +118,36 @@ fn the_first_failure_ends_all_where_that_is_wanted_and_bad_files_run_nothing() {
     let empty = run(&mut each(&first, &file_of(directory.path(), "# nothing\n\n"), &[]));
     assert_eq!(empty.code, Some(64), "{empty:?}");
     assert!(empty.err.contains("tasks.txt: there is no command in it"), "{empty:?}");
-    let left = run(&mut each(&first, &file_of(directory.path(), "true\n"), &["--detach"]));
-    assert!(left.code == Some(64) && left.err.contains("nohup"), "{left:?}");
     let both = run(&mut each(&first, &file_of(directory.path(), "true\n"), &["--", "true"]));
     assert_eq!(both.code, Some(64), "{both:?}");
+}
+
+#[test]
+fn lines_that_are_left_running_run_once_and_are_told_of_later() {
+    let directory = shared();
+    let [_first, mut second, _third] = three(directory.path());
+    let (done, held) = (directory.path().join("done"), directory.path().join("held"));
+    fs::write(&held, "").unwrap();
+    let line = |number| {
+        let (held, done) = (held.display(), done.display());
+        format!("while [ -e {held} ]; do sleep 0.05; done; echo $KOLO_LINE >> {done}; [ {number} != 7 ] || exit 3\n")
+    };
+    let file = file_of(directory.path(), &(1..=30).map(line).collect::<String>());
+    let left = run(&mut each(&second, &file, &["--detach"]));
+    assert_eq!(left.code, Some(0), "{left:?}");
+    let id = left.out.trim().to_owned();
+    // Nobody has the file any more, and the node that took it is not there for a while.
+    fs::remove_file(file).unwrap();
+    second.kill();
+    second.restart();
+    assert_eq!(second.kolo_json(&["ps", &id], 0)["runs"].as_array().map(Vec::len), Some(8));
+    fs::remove_file(held).unwrap();
+    let ended = run(&mut second.command(&["attach", &id]));
+    assert!(ended.code == Some(3) && ended.err.contains("line 7: exit code 3"), "{ended:?}");
+    let text = fs::read_to_string(done).unwrap();
+    let mut numbers: Vec<u32> = text.lines().map(|line| line.parse().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=30).collect::<Vec<_>>(), "each once");
 }
 
 #[test]

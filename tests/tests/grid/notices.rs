@@ -142,3 +142,19 @@ fn a_web_server_and_a_user_who_watches_hear_of_start_loss_and_end() {
     assert_eq!(said, ["reserved", "degraded", "start", "end"]);
     assert_eq!(fs::read_to_string(&heard).unwrap(), "reserved\ndegraded\nstart\nend\n");
 }
+
+#[test]
+fn what_is_lost_while_it_is_used_is_told_and_that_it_is_there_again() {
+    let (url, posted) = web_server();
+    let first = Node::start("alpha", &hosts("a", 1), &[&QUICK[..], &["--notices-url", &url]].concat());
+    let mut second = Node::joining("beta", &hosts("b", 1), &first, &QUICK);
+    first.wait_until_it_knows(2);
+    let _ = first.kolo_json(&["submit", "-N", "2", "--per-host", "cpu=1", "-t", "1h"], 0);
+    let last = || posted.lock().unwrap().last().map(|document| document["event"].clone());
+    let told = |event: &str| wait_until(event, last, |last| *last == Some(event.into()));
+    told("start");
+    second.kill();
+    told("degraded");
+    second.restart();
+    told("repaired");
+}

@@ -127,6 +127,14 @@ fn an_owner_ends_what_runs_with_a_button_and_a_reason() {
     assert_eq!(first.kolo(&["local", "end", &id]).code, Some(0));
     let told = run(&mut first.command(&["attach", &id]));
     assert!(told.code == Some(123) && told.err.contains("the cat sleeps on it"), "{told:?}");
+
+    // What was reserved and used here stands on the page of the site.
+    second.open_in(&browser, "/#/requests");
+    second.open_in(&browser, "/#/overview");
+    browser.wait_for_text("Reserved and used here");
+    let row = browser.run("return document.querySelector('table[aria-label=Used] tbody tr').innerText", &json!([]));
+    let cells: Vec<&str> = row.as_str().unwrap().split('\t').collect();
+    assert!(id.starts_with(cells[1].trim_end_matches('…')) && cells[3] == "1", "{row}");
 }
 
 #[test]

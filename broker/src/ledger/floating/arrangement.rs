@@ -94,12 +94,11 @@ impl<B: Books> Ledger<B> {
         if let Some(request) = wanted.request {
             self.note_fixed(request, &mut seating);
         }
-        let open_from = self.open_from();
         let mut new = Vec::new();
         for at in seats {
             let Grant { window, amounts, place, .. } = &wanted.grants[*at];
-            let floats = wanted.floats && window.start > open_from || place.is_floating();
-            match wanted.request.filter(|_| floats) {
+            // What begins at once has any host too; only that it moves no more.
+            match wanted.request.filter(|_| wanted.floats || place.is_floating()) {
                 Some(request) => {
                     let (request, window, amounts) = (request.clone(), *window, amounts.clone());
                     new.push((*at, seating.add(Floater { request, window, amounts, at: None })));

@@ -1,6 +1,9 @@
 //! Floating seats: what is promised is kept through moves, restarts and hosts that go; what is bound stays; whole hosts are exact.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use proptest::prelude::*;
 
@@ -12,10 +15,13 @@ use super::{
     *,
 };
 use crate::{
+    amount::Amount,
     binding::{Answer, Need, Seat, Witness},
     ids::SeatNumber,
+    negotiation::{Found, FoundHost},
     protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
+    resources::ResourceName,
     schedule::Schedule,
     time::{Span, Window},
     trust::testing,
@@ -480,6 +486,79 @@ proptest! {
             let answer = book(&mut ledger, &mut disk, at(0), hold);
             prop_assert_eq!(matches!(answer, SiteAnswer::Confirmed { .. }), expected, "{:?}", answer);
             ledger.sanity_check().unwrap();
+        }
+    }
+}
+
+/// The hosts of a class as a coordinator's planner sees them.
+fn shown(ledger: &Ledger, now: Now) -> Vec<(HostId, Schedule)> {
+    let snapshot: BTreeMap<HostId, Schedule> = ledger.snapshot(now).hosts.into_iter().collect();
+    let found = |books: &HostLedger| FoundHost {
+        site: id("site"),
+        host: books.host().clone(),
+        schedule: snapshot.get(&books.host().id).cloned().unwrap_or_default(),
+        version: ledger.version(),
+    };
+    let found = Found { hosts: ledger.hosts().map(found).collect(), ..Found::default() };
+    let request: Request = serde_json::from_str(r#"{"hosts":1,"duration":1}"#).unwrap();
+    let schedules = found.offered(request.demand(), now.utc).into_iter().map(Cow::into_owned);
+    found.hosts.iter().map(|found| found.host.id.clone()).zip(schedules).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// What a planner sees free of a class is what its ledger gives: so many whole hosts for a window as are never needed in it together,
+    /// whichever are named, and not one more.
+    #[test]
+    fn a_ledger_gives_what_levels_show(
+        steps in prop::collection::vec((0_u8..8, 1_usize..5, 0_i64..60, 1_u64..40), 1..30),
+    ) {
+        let hosts = 4;
+        let (mut ledger, _) = open(books(0..hosts), 7, Vec::new(), at(0));
+        let mut disk = Disk::new();
+        // When each booking is, and of how many hosts.
+        let mut booked: BTreeMap<String, (Window, usize)> = BTreeMap::new();
+        let mut now = at(0);
+        for (number, (kind, count, start, length)) in steps.into_iter().enumerate() {
+            match kind {
+                0 => {
+                    now = at((now.utc.0 - 1_000).unsigned_abs() * 1_000 + length * 1_000);
+                    ledger.handle_timeout(now);
+                    drain(&mut ledger, &mut disk);
+                }
+                1 => {
+                    let Some(of) = booked.keys().nth(count).cloned() else { continue };
+                    told(&mut ledger, &mut disk, now, SiteRequest::Release(attempt(&of, 1)));
+                    if let Some((window, count)) = booked.remove(&of).filter(|(window, _)| window.start < now.utc) {
+                        booked.insert(of, (Window { end: window.end.min(now.utc), ..window }, count));
+                    }
+                }
+                _ => {
+                    let window = Window::starting(now.utc + Span(start.unsigned_abs()), Span(length));
+                    let used = |second: i64| {
+                        let there = booked.values().filter(|(window, _)| (window.start.0..window.end.0).contains(&second));
+                        there.map(|(_, count)| count).sum::<usize>()
+                    };
+                    let most = (window.start.0..window.end.0).map(used).max().unwrap();
+                    let shown = shown(&ledger, now);
+                    let name = ResourceName::new("cpu").unwrap();
+                    let is_free = |(_, schedule): &&(HostId, Schedule)| schedule.peak(&name, window) == Amount::ZERO;
+                    let free: Vec<usize> = (0..hosts).filter(|at| is_free(&&shown[*at])).collect();
+                    prop_assert_eq!(free.len(), hosts - most);
+                    // The free ones, and others where there are too few.
+                    let taken = (0..hosts).filter(|at| !free.contains(at));
+                    let named: Vec<usize> = free.iter().copied().chain(taken).take(count).collect();
+                    let of = format!("r{number}");
+                    let hold = hold_on(&of, &named, (window.start.0, length), 4_000, true);
+                    let answer = book(&mut ledger, &mut disk, now, hold);
+                    let is_given = matches!(answer, SiteAnswer::Confirmed { .. });
+                    prop_assert_eq!(is_given, count <= free.len(), "{:?}", answer);
+                    if is_given {
+                        booked.insert(of, (window, count));
+                    }
+                }
+            }
+            prop_assert_eq!(ledger.sanity_check(), Ok(()));
         }
     }
 }

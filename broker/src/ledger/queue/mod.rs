@@ -326,10 +326,9 @@ impl<B: Books> Ledger<B> {
         let job = QueuedJob { length, ..job.clone() };
         if self.queue.cut.contains(&attempt) {
             self.queue.jobs.insert(attempt.clone(), job.clone());
-            if let Some(mut plan) = self.queue.plan.take() {
-                plan.remove(&attempt);
-                self.plan_all_cut(&mut plan);
-                self.queue.plan = Some(plan);
+            if let (Some(plan), Some(booking)) = (&mut self.queue.plan, self.bookings.get(&attempt)) {
+                // One that runs has a place.
+                let _ = plan.requeue(&job, booking.window.start, booking.window.end);
             }
         } else if let Some(booking) = self.bookings.get(&attempt) {
             let more: Vec<Grant> = (booking.grants.iter())

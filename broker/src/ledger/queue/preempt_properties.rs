@@ -168,8 +168,9 @@ impl Run {
             assert!(!self.fits(next, &without), "{name:?} was stopped where another host is free, or only held");
             for (other, runs) in after.iter().filter(|(_, runs)| runs.may_stop && runs.has.end > rest.start) {
                 let (lost, of_other) = (was.lost_at(rest.start), runs.lost_at(rest.start));
+                // Where something was held when the choice was made, the other may have been what that needed.
                 assert!(
-                    of_other >= lost || !self.fits(rest, &[name, other]),
+                    of_other >= lost || !self.fits(rest, &[name, other]) || !self.held.is_empty(),
                     "{name:?} was stopped after {lost} s, {other:?} after {of_other} s"
                 );
             }

@@ -132,7 +132,7 @@ fn a_rejection_names_the_limit_that_cuts_most_hosts() {
         2,
         crate::tariff::Conditions { share_max: Some(crate::tariff::Parts(500)), notice_min: Span(7_200), ..none() },
     );
-    assert_eq!(detail(&grid, None, 0), cut("least notice 2h 1, horizon 90s 1, share 50 % 1"));
+    assert_eq!(detail(&grid, None, 0), cut("least notice 2h 1, horizon 1m 30s 1, share 50 % 1"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what a request means is written out here once more; nothing comes from the phases.
 
+mod alike;
 mod answers;
 mod linked;
 mod molded;

@@ -6,18 +6,11 @@ use std::{
     fs::File,
     io::{self, BufReader, Read},
     path::Path,
-    sync::Arc,
 };
 
 use super::plan_offline::{at_line, each_line};
 use crate::{
-    cli::{
-        error::CliError,
-        run::{
-            each::{Each, Line},
-            seat::nonce,
-        },
-    },
+    cli::{error::CliError, run::each::Line},
     text::document::DocumentError,
 };
 
@@ -28,17 +21,15 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of all commands together.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Reads the commands in `file`, or in the standard input when it is `-`. With `stops` the first that fails ends all.
+/// Reads the commands in `file`, or in the standard input when it is `-`.
 ///
 /// # Errors
 /// [`CliError`] with file and line.
-pub fn read(file: &Path, stops: bool) -> Result<Arc<Each>, CliError> {
-    let lines = if file == Path::new("-") {
-        lines(file, io::stdin().lock())?
-    } else {
-        lines(file, File::open(file).map_err(|source| DocumentError::Read { file: file.to_owned(), source })?)?
-    };
-    Ok(Arc::new(Each::of(lines, nonce()?, stops)))
+pub fn read(file: &Path) -> Result<Vec<Line>, CliError> {
+    if file == Path::new("-") {
+        return lines(file, io::stdin().lock());
+    }
+    lines(file, File::open(file).map_err(|source| DocumentError::Read { file: file.to_owned(), source })?)
 }
 
 fn lines(file: &Path, input: impl Read) -> Result<Vec<Line>, CliError> {
@@ -101,7 +92,7 @@ mod tests {
             assert_eq!(read(text).unwrap_err(), expected);
         }
         assert!(read(&"x".repeat(LINE_BYTES_MAX)).is_ok());
-        let no_file = super::read(Path::new("/no/such/file"), false).map(drop).unwrap_err().to_string();
+        let no_file = super::read(Path::new("/no/such/file")).map(drop).unwrap_err().to_string();
         assert!(no_file.starts_with("/no/such/file: "), "{no_file}");
     }
 }

@@ -4,7 +4,7 @@ use std::{env, io};
 
 use crate::{
     cli::{
-        args::{InTerminalArgs, KeeperArgs, SshServerArgs},
+        args::{InSandboxArgs, KeeperArgs, SshServerArgs},
         error::CliError,
         exit::Exit,
     },
@@ -23,9 +23,10 @@ pub fn run(args: &KeeperArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// `kolo in-terminal`: the command of a seat that has a terminal, where it is started in a sandbox.
-pub fn in_terminal(args: &InTerminalArgs) -> Result<Exit, CliError> {
-    launch::in_terminal(&args.command).map_err(|source| CliError::Io { doing: "running the command", source })?;
+/// `kolo in-sandbox`: the command of a seat, where it is started in a sandbox.
+pub fn in_sandbox(args: &InSandboxArgs) -> Result<Exit, CliError> {
+    launch::in_sandbox(&args.command, &args.own, args.terminal)
+        .map_err(|source| CliError::Io { doing: "running the command", source })?;
     Ok(Exit::Done)
 }
 
@@ -33,10 +34,8 @@ pub fn in_terminal(args: &InTerminalArgs) -> Result<Exit, CliError> {
 pub fn ssh_server(args: &SshServerArgs) -> Result<Exit, CliError> {
     let failed = |source| CliError::Io { doing: "serving SSH", source };
     let directory = env::current_dir().map_err(failed)?;
-    // What is no text was set by nobody who matters.
-    let variables =
-        env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let home = ssh::Home { directory, variables: variables.collect() };
+    let variables = launch::enter_sandbox(&args.own).map_err(failed)?;
+    let home = ssh::Home { directory, variables };
     ssh::serve(&args.keys, home).map_err(io::Error::other).map_err(failed)?;
     Ok(Exit::Done)
 }

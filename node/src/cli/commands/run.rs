@@ -26,7 +26,8 @@ use crate::{
         price::with_budget,
         request,
         run::{
-            each::Each,
+            dealt,
+            each::{Each, Line},
             files::{Courier, Sent},
             job::{JobEnd, Terms, code},
             seat::nonce,
@@ -56,27 +57,21 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
             "--in: the reservation stands; what describes a new one goes without it".to_owned(),
         ));
     }
-    if args.each.is_some() && args.detach {
-        return Err(CliError::Usage(
-            "--detach: this very command hands the lines of --each out, so it has to go on; keep it without its terminal, as nohup \
-             kolo run --each FILE ... > lines.log 2>&1 &, or by systemd-run --user"
-                .to_owned(),
-        ));
-    }
     let mut environment = environment(&args.env)?;
     if args.pty
         && let Ok(kind) = env::var("TERM")
     {
         environment.entry("TERM".to_owned()).or_insert(kind);
     }
-    let each = args.each.as_deref().map(|file| each_file::read(file, args.kill_on_failure)).transpose()?;
+    let many = args.each.as_deref().map(|file| Many::read(file, args)).transpose()?;
     let sent = args.send.as_deref().map(Sent::directory).transpose()?;
     if !args.fetch.is_empty() {
         Patterns::of(&args.fetch).map_err(|error| CliError::of_flag("--fetch", error))?;
     }
     let (client, view) = find(context, args).map_err(|error| CliError::in_run(code::NO_RESERVATION, error))?;
     let is_own = args.within.is_none() && !args.keep;
-    let ended = run_in(context, &client, args, (&environment, each.as_ref(), sent.as_ref()), &view);
+    let ended = begun(&client, &view)
+        .and_then(|view| run_in(context, &client, args, (&environment, many.as_ref(), sent.as_ref()), &view));
     if is_own && !matches!(ended, Ok(JobEnd::Left(_))) {
         give_back(&client, &view);
     }
@@ -131,7 +126,7 @@ fn run_in(
     context: &Context,
     client: &Client,
     args: &RunArgs,
-    (environment, each, sent): (&BTreeMap<String, String>, Option<&Arc<Each>>, Option<&Sent>),
+    (environment, many, sent): (&BTreeMap<String, String>, Option<&Many>, Option<&Sent>),
     view: &RequestView,
 ) -> Result<JobEnd, CliError> {
     let hosts = seats::chosen(view, &args.on)?;
@@ -139,7 +134,6 @@ fn run_in(
     if args.pty {
         seats::one(&hosts)?;
     }
-    wait_for_start(client, view)?;
     let (grid, opener) = signing::opener(context, client, &args.key)?;
     let courier = Courier { client, opener: &opener, grid: &grid, request: &view.id, run: None };
     if let Some(sent) = sent {
@@ -149,12 +143,12 @@ fn run_in(
     let number = RunNumber(unix_ms());
     let courier = Courier { run: Some(number), ..courier };
     let terms = terms(args, sent);
+    let each = many.and_then(Many::handed_out);
     let stdin = match each {
         Some(_) => StdinTo::All,
         None if args.detach => StdinTo::None,
         None => args.stdin,
     };
-    let command = each.map_or_else(|| args.command.clone(), |each| each.command());
     let directory = args.workdir.as_deref().map(workdir).transpose()?;
     let names = host_names(&hosts);
     let peers = peers(&hosts, &args.port);
@@ -168,7 +162,8 @@ fn run_in(
             rank,
             hosts: names.clone(),
             peers: peers.clone(),
-            command: command.clone(),
+            command: many.map_or_else(|| args.command.clone(), |many| many.command(rank, hosts.len(), args)),
+            image: args.image.clone(),
             ssh_keys: Vec::new(),
             environment: environment.clone(),
             directory: directory.clone(),
@@ -205,6 +200,41 @@ fn run_in(
     })
 }
 
+/// The commands of `--each`.
+enum Many {
+    /// This very command gives each seat the next one when the one before has ended.
+    HandedOut(Arc<Each>),
+    /// They are dealt out before the start, as this command goes then.
+    Dealt(Vec<Line>),
+}
+
+impl Many {
+    fn read(file: &Path, args: &RunArgs) -> Result<Many, CliError> {
+        let lines = each_file::read(file)?;
+        Ok(match args.detach {
+            true => Many::Dealt(lines),
+            false => Many::HandedOut(Arc::new(Each::of(lines, nonce()?, args.kill_on_failure))),
+        })
+    }
+
+    fn handed_out(&self) -> Option<&Arc<Each>> {
+        match self {
+            Many::HandedOut(each) => Some(each),
+            Many::Dealt(_) => None,
+        }
+    }
+
+    /// The command of the seat of this rank, one of so many.
+    fn command(&self, rank: u32, seats: usize, args: &RunArgs) -> Vec<String> {
+        match self {
+            Many::HandedOut(each) => each.command(),
+            Many::Dealt(lines) => {
+                dealt::command(lines, (usize::try_from(rank).unwrap_or(usize::MAX), seats), args.kill_on_failure)
+            }
+        }
+    }
+}
+
 fn terms(args: &RunArgs, sent: Option<&Sent>) -> Terms {
     Terms {
         kills_on_failure: args.kill_on_failure,
@@ -216,14 +246,10 @@ fn terms(args: &RunArgs, sent: Option<&Sent>) -> Terms {
     }
 }
 
-/// Waits until a reservation begins.
-fn wait_for_start(client: &Client, view: &RequestView) -> Result<(), CliError> {
+/// The reservation when it has begun, and no hook of an owner, which may take long, can change its hosts any more.
+fn begun(client: &Client, view: &RequestView) -> Result<RequestView, CliError> {
     let path = request_path(view.id.as_str());
-    let begins_ms = view.reservation.as_ref().map_or(0, |reservation| reservation.start.0.saturating_mul(1000));
-    if begins_ms > i64::try_from(unix_ms()).unwrap_or(i64::MAX) {
-        waiting::wait(client.clone(), Goal::Start, None, move |client| client.get(&path))?;
-    }
-    Ok(())
+    waiting::wait(client.clone(), Goal::Hosts, None, move |client| client.get(&path))
 }
 
 /// Who reaches whom, where anybody does.

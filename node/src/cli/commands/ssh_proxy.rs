@@ -98,6 +98,7 @@ fn order(grid: &str, view: &RequestView, host: &ReservedHost, key: &str) -> Resu
         terminal: None,
         has_stdin: true,
         files: None,
+        image: None,
         keeps_files: false,
         issued: Time(0),
         expires: Time(0),

@@ -72,10 +72,21 @@ impl Goal {
         match self {
             _ if !view.state.is_reserved() => view.state.is_settled(),
             Goal::Settled => view.state.is_settled(),
-            Goal::Start => matches!(view.state, RequestState::Active | RequestState::Ended) || until(view, self) == 0,
+            Goal::Start => has_begun(view),
+            Goal::Hosts => view.state == RequestState::Ended || has_begun(view) && !is_open(view),
             Goal::End => view.state == RequestState::Ended,
         }
     }
+}
+
+fn has_begun(view: &RequestView) -> bool {
+    matches!(view.state, RequestState::Active | RequestState::Ended) || until(view, Goal::Start) == 0
+}
+
+/// Whether a seat that is not lost may still get another host: hosts of a class are free until they begin, and until their owner's hook is done.
+fn is_open(view: &RequestView) -> bool {
+    let mut hosts = view.reservation.iter().flat_map(|reservation| &reservation.hosts);
+    hosts.any(|host| host.class.is_some() && host.lost.is_none())
 }
 
 /// The path of the next view after `view`, which time alone changes in so many milliseconds, if it does.
@@ -103,7 +114,9 @@ fn follow(client: &Client, goal: Goal, first: Result<RequestView, CliError>, new
     let mut answer = first;
     loop {
         let next = answer.as_ref().ok().filter(|view| !goal.is_reached(view)).map(|view| {
-            let changes_ms = view.state.is_reserved().then(|| until(view, goal));
+            // What has begun has its hosts with a new revision.
+            let is_of_time = |until_ms: &u64| goal != Goal::Hosts || *until_ms > 0;
+            let changes_ms = view.state.is_reserved().then(|| until(view, goal)).filter(is_of_time);
             question(view, changes_ms)
         });
         if news.blocking_send(answer.map(Box::new)).is_err() {
@@ -252,6 +265,17 @@ mod tests {
         assert_eq!(at("ended", -5), [true, true, true]);
         assert_eq!(at("rebrokering", 3600), [false, false, false]);
         assert_eq!(at("cancelled", 3600), [true, true, true], "nothing more can come");
+
+        at("active", -5);
+        assert!(Goal::Hosts.is_reached(&view));
+        let hosts = |view: &mut RequestView| view.reservation.as_mut().unwrap().hosts.clone();
+        let mut open = hosts(&mut view);
+        open[0].class = Some(open[0].host.clone());
+        view.reservation.as_mut().unwrap().hosts = open.clone();
+        assert!(!Goal::Hosts.is_reached(&view), "the owner's hook is not done");
+        open[0].lost = Some(broker::negotiation::Loss::TakenBack);
+        view.reservation.as_mut().unwrap().hosts = open;
+        assert!(Goal::Hosts.is_reached(&view), "it has failed, and there is no other host");
     }
 
     #[test]

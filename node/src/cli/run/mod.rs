@@ -4,6 +4,7 @@
 //! end. Invariant: an end that was not told is "unknown", never success.
 
 pub mod connection;
+pub mod dealt;
 pub mod each;
 pub mod files;
 pub mod input;

@@ -35,8 +35,8 @@ use crate::{
 
 /// How long a run that was started is looked for after a cut.
 pub const CUT_MAX: Duration = Duration::from_secs(120);
-/// How long a seat may take to be reached at first.
-const FIRST_MAX: Duration = Duration::from_secs(15);
+/// How long a seat may take to be reached at first: the node called may have just been started. What is to start waits less, at its barrier.
+const FIRST_MAX: Duration = Duration::from_secs(60);
 /// The first pause before the next try; each is twice the one before.
 pub const PAUSE_FIRST: Duration = Duration::from_millis(50);
 /// The longest pause.

@@ -8,13 +8,22 @@ import { age, amount, amounts, credits, duration, percent, short, time, timeOfDa
 
 // Hosts whose prices are looked at; more rows would be no glance.
 const PRICED_MAX = 1000;
+// Lines about what was used, and how often they are read: the site adds them up from all that it has written down.
+const USED = { lines: 20, everyMs: 30000 };
 const CHART = { width: 480, height: 130, left: 4, bottom: 16 };
 
 export async function show(place) {
+  let accounts = null, readAt = 0;
+  const used = async () => {
+    if (accounts === null || Date.now() - readAt >= USED.everyMs) {
+      [accounts, readAt] = [await api.get(`/v1/accounts?lines=${USED.lines}`), Date.now()];
+    }
+    return accounts.used;
+  };
   const load = async () => {
-    const [status, sites, usage, local, hosts, running] = await Promise.all(
-      [api.get("/v1/status"), api.get("/v1/sites"), api.get("/v1/usage?points=96"), api.get("/v1/local"), api.get(`/v1/hosts?limit=${PRICED_MAX}`), runs.load()]);
-    place.replaceChildren(el("h1", {}, status.name || "This node"), ...parts(status, sites.sites, usage, local, hosts.hosts, runs.parts(running, reload)));
+    const [status, sites, usage, local, hosts, running, lines] = await Promise.all(
+      [api.get("/v1/status"), api.get("/v1/sites"), api.get("/v1/usage?points=96"), api.get("/v1/local"), api.get(`/v1/hosts?limit=${PRICED_MAX}`), runs.load(), used()]);
+    place.replaceChildren(el("h1", {}, status.name || "This node"), ...parts(status, sites.sites, usage, local, hosts.hosts, [...runs.parts(running, reload), ...usedOf(lines)]));
   };
   const reload = events.calmly(() => load().catch(() => {}), 2000);
   const stop = events.listen(reload);
@@ -63,6 +72,16 @@ function parts(status, sites, usage, { promised, queue }, hosts, running) {
       ["Listens at", status.listen.join("  ")],
     ]),
   ];
+}
+
+/** What was reserved here until now, and what commands used of it. */
+function usedOf(lines) {
+  if (lines.length === 0) return [];
+  const hours = (seconds) => number((seconds / 3600).toFixed(2));
+  return [el("h2", {}, "Reserved and used here"),
+    table("Used", ["User", "Request", "From", number("Runs"), number("Host-hours"), number("Used"), number(""), number("Processor-hours")], lines.map(
+      ({ part, runs: count, reserved_s: reserved, used_ms: usedMs, cpu_ms: cpuMs }) => [part.user, short(part.request), time(part.window.start), number(count),
+        hours(reserved), hours(usedMs / 1000), number(percent(usedMs / 1000, reserved)), hours(cpuMs / 1000)]))];
 }
 
 /** The hosts that have a price, those of a site with the same prices in one row. */

@@ -141,7 +141,7 @@ impl Attached {
     fn signal(&self, number: i32) -> Result<(), ConnectionError> {
         let signal = Signal::try_from(number).map_err(|_| ConnectionError::Order("there is no such signal"))?;
         if let Phase::Running { pid } = self.keeper.state().phase {
-            process::send(self.keeper.runner, pid, signal);
+            process::send(&self.keeper, pid, signal);
         }
         Ok(())
     }

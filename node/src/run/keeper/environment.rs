@@ -43,6 +43,10 @@ pub fn of(task: &Task, scratch: &Path) -> BTreeMap<String, String> {
         mark(scratch),
     ];
     let mut all: BTreeMap<String, String> = defaults.map(|(name, value)| (name.to_owned(), value)).into();
+    if order.image.is_some() {
+        // The image knows where its programs are.
+        all.remove("PATH");
+    }
     all.extend(order.environment.clone());
     if let Some(run) = task.home.as_ref().and_then(|home| home.run.as_ref()) {
         all.insert("KOLO_RUN_DIRECTORY".to_owned(), run.to_string_lossy().into_owned());

@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     fs::File,
     io::{self, Read as _, Seek as _, Write as _},
     os::{
@@ -26,11 +27,17 @@ use nix::{
     unistd::{getppid, setsid},
 };
 
-use crate::run::{
-    Runner,
-    directory::{RunDirectory, Task},
-    keeper::environment,
-    ssh,
+use crate::{
+    run::{
+        Runner,
+        closing::close_files,
+        confine::{SELF_IN_SANDBOX, own_file},
+        directory::{RunDirectory, Task},
+        keeper::environment,
+        podman::Container,
+        ssh,
+    },
+    trust::files,
 };
 
 /// What stands at the barrier before a reason.
@@ -43,8 +50,10 @@ pub const GO: u8 = b'g';
 pub const SANDBOX_STATUS: &str = "sandbox";
 /// Most words that bubblewrap takes, with those of the command.
 const SANDBOX_WORDS_MAX: usize = 9000;
-/// This program inside of a sandbox.
-const SELF_IN_SANDBOX: &str = "/run/kolo";
+/// The variables of the command inside of a sandbox: they mean nothing to anything before the command.
+const VARIABLES_IN_SANDBOX: &str = "/run/kolo-variables";
+/// Largest file of variables.
+const VARIABLES_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// What this process becomes.
 enum Prepared {
@@ -91,7 +100,8 @@ fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Prepare
     let cgroup = directory.cgroup().map_err(|error| error.to_string())?;
     setsid().map_err(failed("it gets no session of its own"))?;
     // In a sandbox it is the command that gets it: what a terminal sends must not reach the sandbox itself.
-    if task.order.terminal.is_some() && task.confinement.runner == Runner::None {
+    // podman passes them on itself.
+    if task.order.terminal.is_some() && task.confinement.runner != Runner::Bubblewrap {
         rustix::process::ioctl_tiocsctty(io::stdin()).map_err(|error| format!("it gets no terminal: {error}"))?;
     }
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
@@ -102,7 +112,10 @@ fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Prepare
     if getppid() != keeper {
         return Err("its keeper has ended".to_owned());
     }
-    prepared(&task, &scratch, status)
+    match task.confinement.runner {
+        Runner::Podman => in_container(&task, &scratch, task.confinement.process_memory_mib(cgroup.as_ref())),
+        Runner::None | Runner::Bubblewrap => prepared(&task, &scratch, status),
+    }
 }
 
 /// The command with its environment and its directory; an error when there is no such program.
@@ -125,15 +138,14 @@ fn prepared(task: &Task, scratch: &Path, status: File) -> Result<Prepared, Strin
         command.arg0(program).args(arguments).env_clear().envs(&variables);
         return Ok(Prepared::Command(command));
     };
-    let (inside, bound) = in_sandbox(task, path_of(&variables), is_shown)?;
+    let inside = words_in_sandbox(task, scratch, path_of(&variables), is_shown)?;
     let words = task.confinement.wrapped(scratch, &directory);
-    let count = words.len() + 3 * variables.len() + inside.len() + 5;
+    let count = words.len() + inside.len() + 8;
     if count > SANDBOX_WORDS_MAX {
         let most = "the sandbox takes";
         return Err(format!("too many arguments and variables: {most} {SANDBOX_WORDS_MAX} words, not {count}"));
     }
-    let handed = hand_over(&variables, bound.as_deref())
-        .map_err(|error| format!("its variables cannot be handed over: {error}"))?;
+    let handed = hand_over(&variables).map_err(|error| format!("its variables cannot be handed over: {error}"))?;
     // It closes it before it becomes the command.
     let status = rustix::io::fcntl_setfd(&status, rustix::io::FdFlags::empty()).map(|()| status.into_raw_fd());
     let status = status.map_err(|error| format!("it cannot say how far it came: {error}"))?;
@@ -141,29 +153,66 @@ fn prepared(task: &Task, scratch: &Path, status: File) -> Result<Prepared, Strin
     // The sandbox itself runs outside of it: nothing of the order's is in its environment but what it is known by.
     command.env_clear().envs([environment::mark(scratch)]);
     command.arg("--json-status-fd").arg(status.to_string());
-    command.arg("--args").arg(handed.to_string()).args(words).args(inside);
+    command.args(["--ro-bind", &own_file()?, SELF_IN_SANDBOX, "--file", &handed.to_string(), VARIABLES_IN_SANDBOX]);
+    command.args(words).args(inside);
     Ok(Prepared::Command(command))
 }
 
-/// What runs in a sandbox, and the file of this program where that has a part in it.
-fn in_sandbox(
+/// The container with the command, which is made, and starts when it hears the word.
+fn in_container(task: &Task, scratch: &Path, process_memory_mib: Option<u64>) -> Result<Prepared, String> {
+    let order = &task.order;
+    let directory = order.directory.as_ref().map_or_else(|| scratch.to_owned(), |path| scratch.join(path));
+    // Elsewhere the image has it.
+    if directory.starts_with(scratch) {
+        enter(&directory, true)?;
+    }
+    let container = Container {
+        confinement: &task.confinement,
+        scratch,
+        image: order.image.as_deref().ok_or("it names no image")?,
+        command: &order.command,
+        variables: &environment::of(task, scratch),
+        directory: &directory,
+        has_stdin: order.has_stdin,
+        has_terminal: order.terminal.is_some(),
+        process_memory_mib,
+    };
+    container.make().map(Prepared::Command).map_err(|error| error.to_string())
+}
+
+/// What runs in a sandbox: this program, which closes files and becomes the command.
+fn words_in_sandbox(
     task: &Task,
+    scratch: &Path,
     path: &str,
     is_shown: impl Fn(&Path) -> bool,
-) -> Result<(Vec<String>, Option<String>), String> {
+) -> Result<Vec<OsString>, String> {
     let order = &task.order;
-    let by_this = |words: &[&str], rest: &[String]| {
-        let words = [SELF_IN_SANDBOX].iter().chain(words).map(|word| (*word).to_owned());
-        words.chain(rest.iter().cloned()).collect()
-    };
-    if !order.ssh_keys.is_empty() {
-        return Ok((by_this(&["ssh-server"], &order.ssh_keys), Some(own_file()?)));
+    let is_ssh = !order.ssh_keys.is_empty();
+    if !is_ssh {
+        find_program(order.command.first().ok_or("there is no command")?, path, is_shown)?;
     }
-    find_program(order.command.first().ok_or("there is no command")?, path, is_shown)?;
-    Ok(match order.terminal {
-        Some(_) => (by_this(&["in-terminal", "--"], &order.command), Some(own_file()?)),
-        None => (order.command.clone(), None),
-    })
+    let mut words: Vec<OsString> =
+        [SELF_IN_SANDBOX, if is_ssh { "ssh-server" } else { "in-sandbox" }].map(Into::into).into();
+    for path in task.confinement.own_paths(scratch) {
+        words.extend(["--own".into(), path.into()]);
+    }
+    words.extend(order.terminal.map(|_| "--terminal".into()));
+    words.push("--".into());
+    words.extend(order.ssh_keys.iter().chain(&order.command).map(Into::into));
+    Ok(words)
+}
+
+/// Closes files to this process, which is in a sandbox, but for what is its `own`. The variables of the command.
+///
+/// # Errors
+/// When they cannot be read, or files not be closed.
+pub fn enter_sandbox(own: &[PathBuf]) -> io::Result<BTreeMap<String, String>> {
+    let text = files::read(Path::new(VARIABLES_IN_SANDBOX), VARIABLES_BYTES_MAX).map_err(io::Error::other)?;
+    let text = text.unwrap_or_default();
+    let variables = text.split_terminator('\0').filter_map(|variable| variable.split_once('='));
+    close_files(own.iter().map(PathBuf::as_path)).map_err(io::Error::other)?;
+    Ok(variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }
 
 /// Goes into the directory of the command.
@@ -182,29 +231,23 @@ fn path_of(variables: &BTreeMap<String, String>) -> &str {
     variables.get("PATH").map_or("", String::as_str)
 }
 
-/// Becomes a command, as the leader of a session that has its standard input as its terminal. Returns only when it could not.
-pub fn in_terminal(command: &[String]) -> io::Result<()> {
+/// Becomes a command in a sandbox, as the leader of a session that has its standard input as its terminal where it `has_terminal`. Returns
+/// only when it could not.
+pub fn in_sandbox(command: &[String], own: &[PathBuf], has_terminal: bool) -> io::Result<()> {
+    let variables = enter_sandbox(own)?;
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    setsid()?;
-    rustix::process::ioctl_tiocsctty(io::stdin())?;
-    Err(Command::new(program).args(arguments).exec())
+    if has_terminal {
+        setsid()?;
+        rustix::process::ioctl_tiocsctty(io::stdin())?;
+    }
+    Err(Command::new(program).args(arguments).env_clear().envs(variables).exec())
 }
 
-/// The file of this program.
-fn own_file() -> Result<String, String> {
-    let file = std::fs::read_link("/proc/self/exe").map_err(|error| format!("the program has no file: {error}"))?;
-    let is_gone = !file.exists();
-    let file = file.into_os_string().into_string().map_err(|_| "the path of the program is not UTF-8".to_owned())?;
-    if is_gone { Err(format!("{file} cannot be reached, or was replaced: start the node again")) } else { Ok(file) }
-}
-
-/// The variables and the file of this program as words of the sandbox, in a file without a name that the program which follows has open: a
-/// command line could be read by all.
-fn hand_over(variables: &BTreeMap<String, String>, bound: Option<&str>) -> io::Result<RawFd> {
+/// The variables in a file without a name that the sandbox has open: a command line could be read by all.
+fn hand_over(variables: &BTreeMap<String, String>) -> io::Result<RawFd> {
     let mut file = File::from(memfd_create("variables", MFdFlags::empty())?);
-    let words: String = variables.iter().flat_map(|(name, value)| ["--setenv\0", name, "\0", value, "\0"]).collect();
-    let bound: String = bound.into_iter().flat_map(|path| ["--ro-bind\0", path, "\0", SELF_IN_SANDBOX, "\0"]).collect();
-    file.write_all([bound, words].concat().as_bytes())?;
+    let text: String = variables.iter().flat_map(|(name, value)| [name, "=", value, "\0"]).collect();
+    file.write_all(text.as_bytes())?;
     file.rewind()?;
     Ok(file.into_raw_fd())
 }

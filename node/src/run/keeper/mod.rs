@@ -13,7 +13,8 @@ mod state;
 mod streams;
 
 use std::{
-    io,
+    fmt,
+    io::{self, Write as _},
     os::{fd::AsFd as _, unix::net::UnixListener as StdListener},
     path::Path,
     rc::Rc,
@@ -33,7 +34,7 @@ use crate::{
     run::{
         cgroup,
         directory::{DirectoryError, RunDirectory, Started},
-        frame::{End, Output},
+        frame::{End, Output, reason},
         processes,
     },
     runtime::clock::unix_ms,
@@ -63,6 +64,11 @@ pub enum KeeperError {
     Taken,
 }
 
+/// Says what the owner may want to know, in the log of the run. A disk that is full takes nothing, which ends no keeper.
+fn complain(what: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{what}");
+}
+
 fn system(doing: &'static str) -> impl Fn(io::Error) -> KeeperError {
     move |source| KeeperError::System { doing, source }
 }
@@ -79,7 +85,7 @@ pub fn keep(directory: &Path) -> Result<(), KeeperError> {
     let _lock = directory.lock(Started { pid, ticks })?.ok_or(KeeperError::Taken)?;
     if let Some(Err(error)) = directory.task()?.confinement.cgroups.as_deref().map(cgroup::leave_node) {
         // Whoever ends the cgroup of the node ends it too.
-        eprintln!("it stays in the cgroup of its node: {error}");
+        complain(format_args!("it stays in the cgroup of its node: {error}"));
     }
     let listener =
         io::stdin().as_fd().try_clone_to_owned().map(StdListener::from).map_err(system("take its socket"))?;
@@ -100,8 +106,10 @@ async fn run(directory: RunDirectory, listener: StdListener) -> Result<(), Keepe
     };
     // The keeper before this one is gone: this one has its lock.
     if let Some(Err(error)) = directory.cgroup()?.filter(|_| known.is_some()).map(|cgroup| cgroup.end()) {
-        eprintln!("what is left of the run cannot be ended: {error}");
+        complain(format_args!("what is left of the run cannot be ended: {error}"));
     }
+    let no_room = || directory.set_room_aside().err().map(|error| format!("its end could not be kept: {error}"));
+    let known = known.or_else(|| Some(End::Failed(reason(&no_room()?))));
     let phase = known.clone().map_or(Phase::Preparing, Phase::Ended);
     let keeper = Rc::new(Keeper::new(directory, &task, phase, spools));
     tokio::task::spawn_local(accept(keeper.clone(), listener));
@@ -138,7 +146,7 @@ async fn accept(keeper: Rc<Keeper>, listener: UnixListener) {
         tokio::task::spawn_local(async move {
             if let Err(error) = connection::serve(keeper.clone(), stream).await {
                 // Into the log in the directory; a user who breaks off is no error of the run.
-                eprintln!("a connection was closed: {error}");
+                complain(format_args!("a connection was closed: {error}"));
             }
             keeper.change(|_| ());
         });

@@ -31,7 +31,7 @@ use tokio::{
 };
 
 use super::{
-    environment, launch,
+    complain, environment, launch,
     state::{Keeper, Phase, State, Stop},
     streams::{self, Streams},
 };
@@ -42,6 +42,7 @@ use crate::{
         directory::{Started, Task},
         files::{serve, tree::Tree},
         frame::{End, REASON_BYTES_MAX, reason},
+        podman::Place,
         processes,
         used::{self, RunUse},
     },
@@ -81,19 +82,21 @@ pub async fn run(keeper: &Rc<Keeper>, task: &Task) -> End {
 
 /// Removes what was made for the command.
 fn remove_left(keeper: &Keeper, task: &Task) {
-    // A scratch directory that is kept goes with the run, or when the node sees that the window is over.
-    if !task.order.keeps_files {
-        // What cannot be removed is the owner's to look at.
+    // What cannot be removed is the owner's to look at.
+    if task.order.keeps_files {
+        // A scratch directory that is kept goes with the run, or when the node sees that the window is over.
+        let _ = place(keeper).map(|place| place.remove());
+    } else {
         let _ = keeper.directory.remove_scratch();
     }
     if let Some(Err(error)) = keeper.cgroup.get().map(Cgroup::end) {
-        eprintln!("the cgroup stays: {error}");
+        complain(format_args!("the cgroup stays: {error}"));
     }
 }
 
 fn keep_end(keeper: &Keeper, end: &End) {
     if let Err(error) = keeper.directory.write_ended(end) {
-        eprintln!("the end {end:?} cannot be kept: {error}");
+        complain(format_args!("the end {end:?} cannot be kept: {error}"));
     }
 }
 
@@ -110,7 +113,7 @@ async fn note_use(keeper: &Keeper, line: used::Line) {
     let run = keeper.directory.path().to_owned();
     let add = move || used::beside_run(&run).map_or(Ok(()), |beside| used::add(beside, &line));
     if let Ok(Err(error)) = tokio::task::spawn_blocking(add).await {
-        eprintln!("what the command has used cannot be written down: {error}");
+        complain(format_args!("what the command has used cannot be written down: {error}"));
     }
 }
 
@@ -203,6 +206,7 @@ async fn make_scratch(keeper: &Keeper, task: &Task, owner: Option<(Uid, Gid)>) -
 fn new_scratch(keeper: &Keeper, task: &Task, owner: Option<(Uid, Gid)>) -> io::Result<File> {
     let scratch = mkdtemp(&task.scratch_in.join("kolo-run-XXXXXX"))?;
     keeper.directory.write_scratch(&scratch).map_err(io::Error::other)?;
+    place(keeper).map_or(Ok(()), |place| place.make(owner))?;
     // By descriptor from here on: whoever may write beside it may put another one in its place.
     let opened = File::options().read(true).custom_flags(O_DIRECTORY | O_NOFOLLOW).open(&scratch)?;
     let hostfile = environment::write_hostfile(task, &Path::new("/proc/self/fd").join(opened.as_raw_fd().to_string()))?;
@@ -249,8 +253,8 @@ impl Prepared {
         let was_out_of_memory = keeper.cgroup.get().is_some_and(Cgroup::was_out_of_memory);
         let mut end = match &status {
             // The sandbox has ended by itself, and the command has not run in it.
-            Ok(status) if stopped.is_none() && status.code().is_some() && !has_run(keeper, task) => {
-                End::Failed("the sandbox could not start it; standard error says why".to_owned())
+            Ok(status) if stopped.is_none() && status.code().is_some() && !has_run(keeper) => {
+                End::Failed(format!("{} could not start it; standard error says why", keeper.runner.as_str()))
             }
             _ => end_of(status, (stopped, was_out_of_memory), task.confinement.runner),
         };
@@ -324,9 +328,9 @@ async fn watch(keeper: &Keeper, task: &Task, child: &mut Child, pid: u32) -> (io
         if !is_told && (stop.is_some() || now.saturating_add(grace_ms) >= deadline) {
             let why = stop.map_or(End::WindowEnded, End::from);
             told = Some((why, now.saturating_add(grace_ms).min(deadline)));
-            send(task.confinement.runner, pid, Signal::SIGTERM);
+            send(keeper, pid, Signal::SIGTERM);
             // One that is stopped hears it only when it goes on.
-            send(task.confinement.runner, pid, Signal::SIGCONT);
+            send(keeper, pid, Signal::SIGCONT);
         }
         let until = told.as_ref().map_or(deadline.saturating_sub(grace_ms), |(_, until)| *until);
         if told.is_some() && now >= until {
@@ -341,17 +345,30 @@ async fn watch(keeper: &Keeper, task: &Task, child: &mut Child, pid: u32) -> (io
     }
 }
 
-/// Sends a signal to the command and its group; the sandbox around it does not get it.
-pub fn send(runner: Runner, pid: u32, signal: Signal) {
-    match (runner, i32::try_from(pid)) {
+/// Sends a signal to the command and its group; what stands around it does not get it.
+pub fn send(keeper: &Keeper, pid: u32, signal: Signal) {
+    let container = || place(keeper)?.init();
+    match (keeper.runner, container(), i32::try_from(pid)) {
         // The sandbox is two processes, the second of which starts the command.
-        (Runner::Bubblewrap, _) => processes::signal_below(pid, 2, signal),
-        (Runner::None, Ok(group)) => {
+        (Runner::Bubblewrap, ..) => processes::signal_below(pid, 2, signal),
+        (Runner::Podman, Some(init), _) => processes::signal_below(init, 1, signal),
+        (Runner::None | Runner::Podman, _, Ok(group)) => {
             // An error says that nobody is left to be told.
             let _ = killpg(Pid::from_raw(group), signal);
         }
-        (Runner::None, Err(_)) => {}
+        (Runner::None | Runner::Podman, _, Err(_)) => {}
     }
+}
+
+/// Where podman works for the run.
+fn place(keeper: &Keeper) -> Option<Place> {
+    keeper
+        .directory
+        .scratch()
+        .ok()
+        .flatten()
+        .filter(|_| keeper.runner == Runner::Podman)
+        .map(|scratch| Place::of(&scratch))
 }
 
 /// Kills everything in the cgroup of the command and below the keeper, and sees it gone.
@@ -364,17 +381,21 @@ async fn kill_all(keeper: &Keeper, leader: u32) {
     };
     while is_left() {
         if began.elapsed() > KILL_MAX {
-            eprintln!("some processes of the command cannot be killed");
+            complain(format_args!("some processes of the command cannot be killed"));
             return;
         }
         sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// Whether the command has run, as the sandbox says, where there is one.
-fn has_run(keeper: &Keeper, task: &Task) -> bool {
+/// Whether the command has run, as what stands around it says.
+fn has_run(keeper: &Keeper) -> bool {
     let said = || std::fs::read_to_string(keeper.directory.file(launch::SANDBOX_STATUS));
-    task.confinement.runner != Runner::Bubblewrap || said().is_ok_and(|said| said.contains("\"exit-code\""))
+    match keeper.runner {
+        Runner::None => true,
+        Runner::Bubblewrap => said().is_ok_and(|said| said.contains("\"exit-code\"")),
+        Runner::Podman => place(keeper).is_some_and(|place| place.init().is_some()),
+    }
 }
 
 fn end_of(status: io::Result<ExitStatus>, (stopped, was_out_of_memory): (Option<End>, bool), runner: Runner) -> End {
@@ -382,9 +403,9 @@ fn end_of(status: io::Result<ExitStatus>, (stopped, was_out_of_memory): (Option<
         Ok(status) => status,
         Err(error) => return End::Broken(reason(&format!("it cannot be waited for: {error}"))),
     };
-    // The sandbox says as a shell does that a signal has ended the command.
+    // What stands around it says as a shell does that a signal has ended the command.
     let is_signal = |signal: &i32| (1..=SIGNAL_MAX).contains(signal);
-    let as_shell = |code: i32| Some(code - 128).filter(|signal| runner == Runner::Bubblewrap && is_signal(signal));
+    let as_shell = |code: i32| Some(code - 128).filter(|signal| runner != Runner::None && is_signal(signal));
     let signal = status.signal().or_else(|| status.code().and_then(as_shell));
     let code = status.code().filter(|_| signal.is_none());
     match (stopped, code, signal) {
@@ -412,7 +433,7 @@ async fn drain(keeper: &Keeper, mut copied: tokio::task::JoinHandle<()>) {
     }
     for spool in &keeper.state().spools {
         if let Err(error) = spool.sync() {
-            eprintln!("the output cannot be put on disk: {error}");
+            complain(format_args!("the output cannot be put on disk: {error}"));
         }
     }
 }

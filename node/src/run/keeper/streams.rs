@@ -24,6 +24,7 @@ use tokio::{
 
 use super::state::{Keeper, State, Stop};
 use crate::run::{
+    directory::is_disk_full,
     frame::{Output, TerminalSize},
     order::RunOrder,
     spool::APPEND_BYTES_MAX,
@@ -121,7 +122,12 @@ async fn read(keeper: Rc<Keeper>, output: Output, from: OwnedFd) {
     if error.raw_os_error() == Some(nix::libc::EIO) {
         return;
     }
-    let broken = Stop::Broken(format!("its output cannot be kept: {error}"));
+    let what = if is_disk_full(&error) {
+        "the disk of the site is full, and takes no more of its output"
+    } else {
+        "its output cannot be kept"
+    };
+    let broken = Stop::Broken(format!("{what}: {error}"));
     keeper.change(|state| {
         state.stop.get_or_insert(broken);
     });

@@ -28,7 +28,7 @@ fn every_policy_replays_a_trace_on_clusters_of_any_speed() {
         }
     }
     let failed = |flags: &str| format!("{:#}", crate::replay::run(&parse(flags).unwrap()).unwrap_err());
-    assert!(failed(&flags("easy", "--uplink-mbps 1")).contains("with --uplink-mbps there are oas, mesd"));
+    assert!(failed(&flags("easy", "--uplink-mbps 1")).contains("with --uplink-mbps there are oas, oas:slots, mesd"));
     fs::write(&machines, "0\ta\t4\t1\t1\t5\n").unwrap();
     assert!(failed(&flags("mesd", "--uplink-mbps 1 --runtimes estimates")).contains("--runtimes estimates"));
     for (more, named) in [

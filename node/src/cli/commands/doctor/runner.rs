@@ -81,6 +81,8 @@ mod tests {
             cpu_millicores: None,
             processes_max: 9,
             cgroups: None,
+            images: Vec::new(),
+            image_store: None,
         };
         note(&serde_json::to_string(&confinement).unwrap());
         let found = check(directory.path());
