@@ -97,8 +97,8 @@ pub struct InviteArgs {
 /// `kolo grid revoke`
 #[derive(Debug, Args)]
 pub struct RevokeArgs {
-    /// Name of the member, key (64 digits), or site id
-    #[arg(value_name = "NAME|KEY|SITE")]
+    /// Name of the member, key (64 digits), site id, or the fingerprint of an invitation, which stands behind the @ of a name
+    #[arg(value_name = "NAME|KEY|SITE|FINGERPRINT")]
     pub who: String,
     /// Only the member of this role, when a name has several
     #[arg(long, value_name = "ROLE")]
