@@ -7,7 +7,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::{Candidate, Job, Limits, Phase, PhaseObserver, find, plan_on, plan_within, rejected};
+use super::{Candidate, Job, Limits, Phase, PhaseObserver, find, plan_on, plan_on_all, rejected};
 use crate::{
     amount::Amount,
     cost::Cost,
@@ -85,7 +85,7 @@ pub(super) fn plan<O: PhaseObserver>(
     // What the best factor has beside its value, or why even the plainest has nothing.
     let factor = search.best.as_ref().map_or(scale.plain(), |(_, plan)| plan.scale);
     let demand = job.demand.at_factor(factor);
-    let last = plan_within(&Job { demand: &demand, ..*job }, &serving, limits, seed, observer);
+    let last = plan_on_all(&Job { demand: &demand, ..*job }, &serving, limits, seed, observer);
     search.answer(last)
 }
 
@@ -136,7 +136,7 @@ impl Search<'_, '_> {
     fn try_largest(&mut self, factor: Factor, observer: &mut impl PhaseObserver) {
         let demand = self.job.demand.at_factor(factor);
         let job = Job { demand: &demand, ..*self.job };
-        if let PlanOutcome::Allocated(plan) = plan_within(&job, self.candidates, &self.limits, self.seed, observer) {
+        if let PlanOutcome::Allocated(plan) = plan_on_all(&job, self.candidates, &self.limits, self.seed, observer) {
             self.try_ends((factor, factor), &plan);
         }
     }
@@ -204,7 +204,7 @@ impl Search<'_, '_> {
         let is_single = range.0 == range.1;
         let demand = self.job.demand.relaxed(range);
         let job = self.job_within(&demand);
-        let bound = match plan_within(&job, self.candidates, &self.limits, self.seed, observer) {
+        let bound = match plan_on_all(&job, self.candidates, &self.limits, self.seed, observer) {
             PlanOutcome::Rejected(rejection) if rejection.start_proven => return Some(rejection),
             PlanOutcome::Rejected(_) => bound,
             PlanOutcome::Allocated(plan) => {
