@@ -136,6 +136,11 @@ impl<'a> Job<'a> {
             spreads: false,
         }
     }
+
+    /// The same for the least that it can cost.
+    fn without_budget(&self) -> Job<'a> {
+        Job { budget: None, objective: ObjectiveKind::Cost, ..*self }
+    }
 }
 
 /// A host to choose from, with what is believed of its schedule.
@@ -194,19 +199,21 @@ pub fn plan(
     observer: &mut impl PhaseObserver,
 ) -> PlanOutcome {
     let limits = Limits::of(effort);
-    let mut outcome = plan_within(job, candidates, &limits, seed, observer);
+    let outcome = plan_within(job, candidates, &limits, seed, observer);
+    with_cheapest(outcome, || plan_within(&job.without_budget(), candidates, &limits, seed, &mut ()))
+}
+
+/// With totals or links the search looks at nothing above the budget. Where that refuses a job, what would do is sought without it.
+fn with_cheapest(mut outcome: PlanOutcome, without_budget: impl FnOnce() -> PlanOutcome) -> PlanOutcome {
     if let PlanOutcome::Rejected(Rejection { reason: Reason::Budget { cheapest: cheapest @ None, .. }, .. }) =
         &mut outcome
     {
-        // With totals or links the search looks at nothing above the budget, so what would do is not known yet.
-        let without = Job { budget: None, objective: ObjectiveKind::Cost, ..*job };
-        let found = plan_within(&without, candidates, &limits, seed, &mut ());
-        *cheapest = found.plan().map(Plan::cost);
+        *cheapest = without_budget().plan().map(Plan::cost);
     }
     outcome
 }
 
-/// [`plan`] with limits of one's own, for studies of what each of them does; what a plan costs that is above the budget it may not say.
+/// [`plan`] with limits of one's own, for studies of what each of them does; it need not say what a plan above the budget costs.
 #[must_use]
 pub fn plan_within(
     job: &Job<'_>,
@@ -224,7 +231,7 @@ pub fn plan_within(
     {
         return outcome;
     }
-    // Why there is no plan is told of all of them.
+    // The reason counts all of them.
     plan_on_all(job, candidates, limits, seed, observer)
 }
 

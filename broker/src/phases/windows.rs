@@ -12,7 +12,7 @@ use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
     Candidate, Job, Limits, Phase, PhaseObserver, bounds::Judge, is_first_best, offers::find_free, optimize, plan_of,
-    plan_problem, problem::Problem, rejected, sweep::Solution,
+    plan_problem, problem::Problem, rejected, sweep::Solution, with_cheapest,
 };
 use crate::{
     demand::Demand,
@@ -61,8 +61,19 @@ impl<'a> Windows<'a> {
         observer.enter(Phase::StartTimes);
         match self.swept(observer) {
             Some(plan) => PlanOutcome::Allocated(plan),
-            None => plan_problem(&mut self.problem, &self.job, &self.limits, self.seed, observer),
+            None => self.searched(observer),
         }
+    }
+
+    fn searched(&mut self, observer: &mut impl PhaseObserver) -> PlanOutcome {
+        let Windows { job, problem, limits, seed, .. } = self;
+        let outcome = plan_problem(problem, job, limits, *seed, observer);
+        with_cheapest(outcome, || {
+            let budget = std::mem::replace(&mut problem.budget, i64::MAX);
+            let found = plan_problem(problem, &job.without_budget(), limits, *seed, &mut ());
+            problem.budget = budget;
+            found
+        })
     }
 
     /// Takes the hosts of a plan whole while it lasts.
