@@ -84,14 +84,15 @@ pub fn plan(
     let us = (watch.clock)().saturating_sub(started).as_micros() as u64;
     let batch = BatchLine::new(policy.name(), &plans, &run, bound, us);
     let Run { alternatives, reasons, .. } = run;
-    let mut found = vec![0_u64; requests.len()];
-    alternatives.iter().for_each(|alternative: &Alternative| found[alternative.request] += 1);
+    let mut found = vec![(0_u64, None::<Cost>); requests.len()];
+    for Alternative { request, plan, .. } in &alternatives {
+        let (count, cheapest) = &mut found[*request];
+        *count += 1;
+        *cheapest = Some(cheapest.map_or(plan.cost(), |least: Cost| least.min(plan.cost())));
+    }
     let spent: Cost = plans.iter().flatten().map(Plan::cost).sum();
     let left = options.budget.map(|budget| Cost(budget.saturating_sub(spent.0)));
-    let too_dear = |request: usize| {
-        let costs = alternatives.iter().filter(|one| one.request == request).map(|one| one.plan.cost());
-        left.zip(costs.min()).filter(|(left, cheapest)| cheapest > left)
-    };
+    let too_dear = |request: usize| left.zip(found[request].1).filter(|(left, cheapest)| cheapest > left);
     let outcome = |request: usize, plan: Option<Plan>| match plan {
         Some(plan) => PlanOutcome::Allocated(plan),
         None => {
@@ -99,7 +100,7 @@ pub fn plan(
                 Some((left, cheapest)) => Some(Absence::Spent { left, cheapest }),
                 None => reasons[request].clone(),
             };
-            let reason = Reason::Postponed { alternatives: found[request], because };
+            let reason = Reason::Postponed { alternatives: found[request].0, because };
             PlanOutcome::Rejected(Rejection { reason, start_proven: false })
         }
     };
