@@ -19,10 +19,10 @@ use super::{
 use crate::{
     cost::Cost,
     ids::SiteId,
-    plan::Plan,
+    plan::{Plan, Seat},
     protocol::{Places, SiteAnswer, SiteRequest, TakeOverStep},
     reason::{CutCounts, Reason},
-    time::{Millis, Now},
+    time::{Millis, Now, Span},
     trust::asked::CLOCKS_DIFFER,
 };
 
@@ -69,8 +69,15 @@ impl Watch {
 /// What is left of the time until the start, or from then on until the end, is divided by this to space the rounds of questions, and by eight times as
 /// much while something is wrong.
 const ROUNDS_UNTIL_START: u64 = 16;
-/// From the start on, sites are asked so often for the hosts of seats that float as far as is known.
+/// From the start on, all sites are asked so often while seats float as far as is known: their user waits for the hosts.
 const HOSTS_ASKED_EVERY: Millis = Millis(2_000);
+/// So long behind the start. Who has not bound by then is asked as seldom as the others.
+const HOSTS_AWAITED: Span = Span(600);
+
+/// Whether a seat does not end soon by any clock.
+fn goes_on(seat: &Seat, now: Now) -> bool {
+    now.utc + CLOCKS_DIFFER < seat.window.end
+}
 
 impl Negotiation {
     /// The reservation, if there is one: whole, degraded, or being repaired.
@@ -106,7 +113,7 @@ impl Negotiation {
         self.watch.waiting.clear();
         self.watch.next_at = None;
         let State::Reserved { plan } = &self.state else { return };
-        let has_begun = plan.start <= now.utc;
+        let (plan_start, has_begun) = (plan.start, plan.start <= now.utc);
         let until = if has_begun { plan.end() } else { plan.start };
         let left_ms = until.since(now.utc).0.saturating_mul(1000);
         if has_begun && self.asked_after_start(now).is_empty() {
@@ -120,8 +127,9 @@ impl Negotiation {
         // Jitter, so that reservations that were made together are not checked together for ever.
         let wait = wait - self.random.random_range(0..=wait / 8);
         // The user waits for the hosts.
+        let is_awaited = now.utc.since(plan_start) <= HOSTS_AWAITED && !self.floating_bookings().is_empty();
         let hosts_wait = if has_begun { HOSTS_ASKED_EVERY.0 } else { left_ms + HOSTS_ASKED_EVERY.0 };
-        let wait = if self.floating_bookings().is_empty() { wait } else { wait.min(hosts_wait) };
+        let wait = if is_awaited { wait.min(hosts_wait) } else { wait };
         self.watch.next_at = Some(now.monotonic + Millis(wait));
     }
 
@@ -157,18 +165,21 @@ impl Negotiation {
         unacknowledged_bookings
     }
 
-    /// Whether what is not there is lost: what is over soon may be gone by the clock of its site.
-    fn goes_on(&self, now: Now) -> bool {
-        self.reserved_plan().is_some_and(|plan| now.utc + CLOCKS_DIFFER < plan.end())
+    /// The bookings with a seat that goes on: of what is over soon, by the clock of its site, the site may have nothing more.
+    fn lasting_bookings(&self, now: Now) -> Vec<(u32, SiteId)> {
+        let Some(reservation) = self.reservation() else { return Vec::new() };
+        let lasts = |(attempt, site): &(u32, SiteId)| {
+            let mut seats = reservation.numbers_at(*attempt, site).into_iter();
+            seats.any(|number| reservation.plan.seat(number).is_some_and(|seat| goes_on(seat, now)))
+        };
+        reservation.bookings().into_iter().filter(lasts).collect()
     }
 
-    /// The bookings that are asked for although the reservation has begun: all as long as it goes on, then those that have not acknowledged
+    /// The bookings that are asked for although the reservation has begun: those with a seat that goes on, those that have not acknowledged
     /// this node, and those with seats whose hosts are open, as far as is known.
     fn asked_after_start(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
         let mut asked = self.unacknowledged_bookings(now);
-        if self.goes_on(now) {
-            asked.extend(self.bookings());
-        }
+        asked.extend(self.lasting_bookings(now));
         if self.reserved_plan().is_some_and(|plan| now.utc < plan.end()) {
             asked.extend(self.floating_bookings());
         }
@@ -281,8 +292,7 @@ impl Negotiation {
                 let mut is_new = false;
                 for number in reservation.numbers_at(attempt, site) {
                     // What is over is gone.
-                    let goes_on =
-                        reservation.plan.seat(number).is_some_and(|seat| now.utc + CLOCKS_DIFFER < seat.window.end);
+                    let goes_on = reservation.plan.seat(number).is_some_and(|seat| goes_on(seat, now));
                     let is_lost = !seats.contains(&number);
                     // Other participants can still end what is not settled: a seat that was reported as lost stays so until then.
                     if (is_guarded || goes_on) && (is_lost || is_settled) {
@@ -359,20 +369,24 @@ impl Negotiation {
         for (_, site) in std::mem::take(&mut self.watch.waiting) {
             self.watch.silent_since.entry(site).or_insert(now.monotonic);
         }
+        let lasting = self.lasting_bookings(now);
         let gone: Vec<SiteId> = self
             .watch
             .silent_since
             .iter()
             .filter(|(_, since)| now.monotonic - **since >= self.settings.lost_after)
             .filter(|(site, _)| {
-                let counts = |attempt: u32| self.goes_on(now) || self.is_guarded(now, (attempt, *site));
-                self.bookings().iter().any(|(attempt, of)| of == *site && counts(*attempt))
+                let of_site = |bookings: &[(u32, SiteId)]| bookings.iter().any(|(_, of)| of == *site);
+                let is_guarded = |(attempt, of): &(u32, SiteId)| of == *site && self.is_guarded(now, (*attempt, of));
+                of_site(&lasting) || self.bookings().iter().any(is_guarded)
             })
             .map(|(site, _)| site.clone())
             .collect();
-        let mut is_new = std::mem::take(&mut self.watch.is_new);
+        let lasts = |site: &SiteId| lasting.iter().any(|(_, of)| of == site);
+        let (mut is_new, is_after_start) = (std::mem::take(&mut self.watch.is_new), self.watch.is_after_start);
         if let Some(reservation) = self.reservation_mut() {
-            let silent = reservation.plan.seats.iter().filter(|seat| gone.contains(&seat.site));
+            let counts = |seat: &&Seat| !is_after_start || goes_on(seat, now) || !lasts(&seat.site);
+            let silent = reservation.plan.seats.iter().filter(|seat| gone.contains(&seat.site)).filter(counts);
             for number in silent.map(|seat| seat.number).collect::<Vec<_>>() {
                 is_new |= reservation.note_seat(number, Some(Loss::SiteSilent));
             }

@@ -1,10 +1,11 @@
 //! Losses at the coordinator: which sites it asks, which hosts it replaces or gives up, and what is left after a crash in the middle.
 
 use super::{
-    testing::{Run, at, confirmed, held, site, version},
+    testing::{Run, at, confirmed, held, host_of, site, version},
     *,
 };
 use crate::{
+    host::Speed,
     ids::{HostId, SeatNumber},
     plan::Place,
     protocol::{AttemptStatus, RefusalReason, SiteAnswer, SiteRequest},
@@ -163,6 +164,40 @@ fn what_is_lost_after_the_start_is_told_and_not_replaced_and_what_is_over_is_not
         run.inspected(due, "a", Ok(booked(at(due).utc + CLOCKS_DIFFER < end)));
     }
     assert_eq!(run.lost(), 1);
+}
+
+#[test]
+fn of_seats_that_end_at_different_times_the_one_that_is_over_is_not_asked_for_and_not_lost() {
+    let mut record = super::testing::record();
+    (record.earliest, record.latest) = (Time(30_000), Time(40_000));
+    record.request = serde_json::from_str(r#"{"hosts":2,"work":3600,"per_host":{"cpu":500}}"#).unwrap();
+    let mut run = Run::new(record, false);
+    let mut hosts = vec![host_of("a"), host_of("b")];
+    hosts[1].host.speed = Speed::try_from(2000).unwrap();
+    run.find_hosts(10, hosts, 0);
+    run.all_hold_and_confirm(&["a", "b"]);
+    let ends: Vec<i64> = run.negotiation.reserved_plan().unwrap().seats.iter().map(|seat| seat.window.end.0).collect();
+    assert_eq!(ends, [33_600, 31_800]);
+    let (mut with_both, mut with_one) = (0, 0);
+    while run.negotiation.poll_timeout().is_some() {
+        let due = run.wake();
+        let now = at(due).utc + CLOCKS_DIFFER;
+        if now >= Time(33_600) {
+            break;
+        }
+        let asked = run.wanted();
+        run.inspected(due, "a", Ok(booked(true)));
+        if now < Time(31_800) {
+            assert_eq!(asked, ["Inspect 1 a", "Inspect 1 b"]);
+            run.inspected(due, "b", Ok(booked(true)));
+            with_both += u32::from(now > Time(30_000));
+        } else {
+            assert_eq!(asked, ["Inspect 1 a"]);
+            with_one += 1;
+        }
+        assert_eq!(run.lost(), 0);
+    }
+    assert!(with_both > 0 && with_one > 0, "{with_both} {with_one}");
 }
 
 #[test]

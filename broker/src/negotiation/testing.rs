@@ -74,6 +74,22 @@ pub(super) struct Run {
     pub(super) outputs: Vec<Output>,
 }
 
+/// The one host of a site.
+pub(super) fn host_of(name: &str) -> FoundHost {
+    FoundHost {
+        site: site(name),
+        host: Host {
+            id: HostId::new("h").unwrap(),
+            capacity: Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(CAPACITY))]),
+            attributes: BTreeMap::new(),
+            speed: crate::host::Speed::REFERENCE,
+            tariff: Default::default(),
+        },
+        schedule: Schedule::default(),
+        version: version(0),
+    }
+}
+
 impl Run {
     pub(super) fn new(record: RequestRecord, is_resumed: bool) -> Run {
         let settings = NegotiationSettings::default();
@@ -158,25 +174,12 @@ impl Run {
     }
 
     pub(super) fn find_with(&mut self, now: u64, sites: &[&str], schedule: &Schedule, without_schedule: usize) {
-        let hosts = sites.iter().map(|name| FoundHost {
-            site: site(name),
-            host: Host {
-                id: HostId::new("h").unwrap(),
-                capacity: Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(CAPACITY))]),
-                attributes: BTreeMap::new(),
-                speed: crate::host::Speed::REFERENCE,
-                tariff: Default::default(),
-            },
-            schedule: schedule.clone(),
-            version: version(0),
-        });
-        let found = Found {
-            hosts: hosts.collect(),
-            known_hosts: 9,
-            without_schedule,
-            cut: CutCounts::default(),
-            ..Found::default()
-        };
+        let hosts = sites.iter().map(|name| FoundHost { schedule: schedule.clone(), ..host_of(name) });
+        self.find_hosts(now, hosts.collect(), without_schedule);
+    }
+
+    pub(super) fn find_hosts(&mut self, now: u64, hosts: Vec<FoundHost>, without_schedule: usize) {
+        let found = Found { hosts, known_hosts: 9, without_schedule, cut: CutCounts::default(), ..Found::default() };
         self.negotiation.handle(at(now), Event::Found(found), &mut ());
         self.drain();
     }
