@@ -54,9 +54,15 @@ fn name(class: &HostId, number: u32) -> Result<HostId, IdError> {
 /// The class and the number in a name that has both.
 #[must_use]
 pub fn numbered(host: &HostId) -> Option<(HostId, u32)> {
+    let (class, number) = class_and_number(host)?;
+    Some((HostId::new(class).ok()?, number))
+}
+
+/// The same, with the name of the class as it stands there.
+pub(crate) fn class_and_number(host: &HostId) -> Option<(&str, u32)> {
     let (class, digits) = host.as_str().rsplit_once('-')?;
     let is_plain = digits == "0" || digits.starts_with(|digit: char| ('1'..='9').contains(&digit));
-    Some((HostId::new(class).ok()?, digits.parse().ok().filter(|_| is_plain)?))
+    Some((class, digits.parse().ok().filter(|_| is_plain)?))
 }
 
 /// One host, or several that are alike.

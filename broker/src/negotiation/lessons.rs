@@ -161,9 +161,6 @@ impl Lessons {
         asked: (usize, Option<Window>),
         found: Option<&Found>,
     ) -> bool {
-        if matches!(&refusal.reason, RefusalReason::HeldByAnother { .. } | RefusalReason::NotEnough { .. }) {
-            self.without_room.insert(site.clone());
-        }
         let is_conflict = match &refusal.reason {
             RefusalReason::HeldByAnother { .. } | RefusalReason::OtherAttempt => {
                 self.held_by_others += 1;
@@ -226,6 +223,9 @@ impl Lessons {
         (hosts_max, window): (usize, Option<Window>),
         found: Option<&Found>,
     ) {
+        if matches!(&refusal.reason, RefusalReason::HeldByAnother { .. } | RefusalReason::NotEnough { .. }) {
+            self.without_room.insert(site.clone());
+        }
         if let Some(before) = self.quotes.before() {
             before.remember(site, refusal.clone(), hosts_max, (found, window));
         }

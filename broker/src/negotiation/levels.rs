@@ -13,8 +13,9 @@ use std::{borrow::Cow, cmp::Reverse, collections::BTreeMap};
 
 use crate::{
     amount::Amount,
+    classes::class_and_number,
     host::Host,
-    ids::{HostId, SiteId},
+    ids::SiteId,
     resources::{ResourceName, amount_of},
     schedule::{Occupancy, Schedule},
     time::{Time, Window},
@@ -55,7 +56,7 @@ fn groups(
 ) -> Vec<Vec<usize>> {
     let mut of_class: BTreeMap<(&SiteId, &str), Vec<usize>> = BTreeMap::new();
     let (free, used): (Vec<usize>, Vec<usize>) = (0..hosts.len()).partition(|at| schedules[*at].is_empty());
-    let key = |at: usize| Some((hosts[at].0, class_of(&hosts[at].1.id)?));
+    let key = |at: usize| Some((hosts[at].0, class_and_number(&hosts[at].1.id)?.0));
     for at in used {
         if let Some(key) = key(at) {
             of_class.entry(key).or_default().push(at);
@@ -68,12 +69,6 @@ fn groups(
         }
     }
     of_class.into_values().flat_map(|class| kinds(hosts, class)).filter(|kind| kind.len() > 1).collect()
-}
-
-/// The class in the name of a host that is numbered.
-fn class_of(host: &HostId) -> Option<&str> {
-    let (class, number) = host.as_str().rsplit_once('-')?;
-    (!number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())).then_some(class)
 }
 
 /// These hosts, those that differ in nothing but their names together.
@@ -96,7 +91,7 @@ fn kinds(hosts: &[(&SiteId, &Host)], class: Vec<usize>) -> Vec<Vec<usize>> {
     kinds
 }
 
-/// A host of which seats take more than half of some resource, so that no two of them share it.
+/// A host of which more than half of some resource is in use whenever it is in use, so that no two like that go on one host.
 struct Whole<'a> {
     at: usize,
     /// The resources of which that holds; none is in use of a host that is free.

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
+    ids::HostId,
     negotiation::{
         Event, Found, FoundHost, Output, Purpose, RequestRecord,
         testing::{Run, at, record, site, version},
