@@ -5,7 +5,7 @@
 //! nothing on them is fixed in the future, the last two are exact: seats are then intervals, and a class has a place for all of them
 //! unless more cross at one second than it has hosts.
 //! Invariant: the use of a spot is what is fixed there and the seats that have it; a seat never has a spot that another of its request has
-//! at the same time. Work is bounded by [`STEPS_MAX`] and [`PAIRS_MAX`].
+//! at the same time. Work is bounded by [`STEPS_MAX`], [`MOVES_MAX`] and [`PAIRS_MAX`].
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -19,6 +19,9 @@ use crate::{
 
 /// Moves that are looked at to make room for one seat without placing all anew.
 const STEPS_MAX: usize = 400;
+/// Most seats that move for one promise, and most bookings that have moved and wait to be written: they are written as one. Beyond, a
+/// promise finds no room; what waits is written first.
+pub(super) const MOVES_MAX: usize = 256;
 /// Most pairs of a host and a floating seat of which all are placed anew: beyond, no other assignment is looked for.
 const PAIRS_MAX: usize = 1 << 18;
 
@@ -111,10 +114,12 @@ impl Seating {
             return false;
         }
         waiting.sort_by_key(|one| (Reverse(weight(&self.floaters[*one].amounts)), self.floaters[*one].window.start));
-        let mut steps = STEPS_MAX;
+        // More moves than a hold may make would refuse it, where placing all anew may move fewer.
+        let (mut steps, mut exchanges) = (STEPS_MAX, MOVES_MAX);
         let is_small = self.floaters.len() * self.spots.len() <= PAIRS_MAX;
-        let mut place =
-            |one: usize| self.settle(one) || is_small && self.eject(one, &mut steps) || self.exchange(one, &mut steps);
+        let mut place = |one: usize| {
+            self.settle(one) || is_small && self.eject(one, &mut steps) || self.exchange(one, &mut exchanges)
+        };
         waiting.into_iter().all(&mut place) || self.place_anew()
     }
 
@@ -235,7 +240,10 @@ impl Seating {
             _ => None,
         });
         let moves: Vec<(usize, usize, usize)> = there.collect();
-        *steps = steps.saturating_sub(moves.len());
+        if moves.len() > *steps {
+            return false;
+        }
+        *steps = steps.saturating_sub(moves.len().max(1));
         moves.iter().for_each(|(number, ..)| self.lift(*number));
         let mut fits = true;
         for (number, _, to) in &moves {

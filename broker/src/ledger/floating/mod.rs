@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 pub(super) use self::arrangement::{Arrangement, Wanted};
 pub use self::unusable::Unusable;
-use super::{Booking, BookingRecord, Books, Ledger, Output, Record};
+use super::{Booking, BookingRecord, Books, Ledger, Output, Record, seating::MOVES_MAX};
 use crate::{
     ids::{HostId, RequestId},
     plan::Place,
@@ -25,10 +25,6 @@ use crate::{
     time::{Millis, Now, Time},
     trust::PublicKey,
 };
-
-/// Most seats that move for one promise, and most bookings that have moved and wait to be written: they are written as one. Beyond, a
-/// promise finds no room; what waits is written first.
-pub(super) const MOVES_MAX: usize = 256;
 
 /// What floats, and what of it has moved.
 #[derive(Debug)]

@@ -94,8 +94,10 @@ impl<B: Books> Ledger<B> {
         let jobs = self.queue.jobs.iter().filter(|(_, job)| job.preempt);
         let bookings = jobs.filter_map(|(attempt, _)| self.bookings.get(attempt));
         for grant in bookings.flat_map(|booking| &booking.grants).filter(|grant| *grant.host() == books.host().id) {
-            // What runs is in the books; were it not, as much would be promised as without this.
-            let _ = promised.remove(grant.window, &grant.amounts);
+            // The books know nothing of what has passed.
+            let window = Window { start: grant.window.start.max(self.forgotten), ..grant.window };
+            let freed = if window.is_valid() { promised.remove(window, &grant.amounts) } else { Ok(()) };
+            debug_assert!(freed.is_ok(), "what runs is in the books");
         }
         promised
     }

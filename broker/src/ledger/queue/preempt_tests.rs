@@ -69,7 +69,9 @@ fn a_job_that_may_be_stopped_takes_nothing_of_the_share_that_may_be_booked() {
         let tariff = Arc::new(Tariff { conditions: half, ..Tariff::default() });
         ledger.set_tariffs(ledger.hosts().map(|books| (books.host().id.clone(), tariff.clone())).collect());
         queue(&mut ledger, &mut disk, preempt);
-        let (answer, _) = ask(&mut ledger, second(1_000), "entry", hold(attempt("r", 1), 1_200, amount));
+        // The books forget what has passed of the job.
+        ledger.forget_past(second(1_050));
+        let (answer, _) = ask(&mut ledger, second(1_050), "entry", hold(attempt("r", 1), 1_200, amount));
         assert_eq!(matches!(answer, SiteAnswer::Held { .. }), is_held, "{preempt} {amount}: {answer:?}");
     }
 }
