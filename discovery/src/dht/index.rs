@@ -153,9 +153,12 @@ pub fn keys_of_hosts<'h>(
     keys_max: usize,
 ) -> Vec<RecordKey> {
     let classes: BTreeSet<HostId> = hosts.clone().filter_map(numbered).map(|(class, _)| class).collect();
-    let names = hosts.map(|host| key_of(grid, &Property::Host(host), 0)).take(keys_max);
-    let of_class = |class| (0..SHARDS).map(move |shard| key_of(grid, &Property::Class(class), shard));
-    names.chain(classes.iter().flat_map(of_class).take(keys_max)).collect()
+    let classes: Vec<Property<'_>> = classes.iter().map(Property::Class).collect();
+    // Members of classes have no keys of their own, and each class has its first shards before another one has its last.
+    let mut keys = in_all_shards(grid, &classes);
+    keys.truncate(keys_max);
+    keys.extend(hosts.map(|host| key_of(grid, &Property::Host(host), 0)).take(keys_max));
+    keys
 }
 
 fn key_of(grid: &GridId, property: &Property<'_>, shard: u8) -> RecordKey {

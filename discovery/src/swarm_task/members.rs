@@ -45,8 +45,10 @@ impl SwarmTask {
             return;
         }
         let (grid, is_closed) = (&self.shared.config.grid, self.shared.config.membership.is_closed());
-        if !is_closed && proof_protocol(grid).is_ok_and(|proof| info.protocols.contains(&proof)) {
-            warn!(%peer, %grid, "this grid is closed, and this node has joined it as an open one, so nobody will talk to it: ask for a token, then kolo join TOKEN");
+        if !is_closed && !self.is_told_closed && proof_protocol(grid).is_ok_and(|proof| info.protocols.contains(&proof))
+        {
+            warn!(%peer, %grid, "this peer takes the grid for a closed one, and this node has joined it as an open one: if others do not talk to it, ask for a token, then kolo join TOKEN");
+            self.is_told_closed = true;
         }
         if let Some(ip) = ip_of(&info.observed_addr) {
             self.shared.seen_as.note(peer, ip);

@@ -81,6 +81,8 @@ pub(crate) struct SwarmTask {
     pub(super) members_checked_at: Millis,
     /// The turn to look at the revocations that a peer shows which takes this node for no member.
     pub(super) looks_at_reasons: Arc<Semaphore>,
+    /// The owner was told that the grid may be closed: once, since anybody can say so.
+    pub(super) is_told_closed: bool,
     leaving: Option<(Instant, oneshot::Sender<()>)>,
 }
 
@@ -123,6 +125,7 @@ impl SwarmTask {
             past_forgotten_at: now,
             members_checked_at: now,
             looks_at_reasons: Arc::new(Semaphore::new(1)),
+            is_told_closed: false,
             leaving: None,
             shared,
         }
