@@ -66,9 +66,9 @@ impl Watch {
     }
 }
 
-/// What is left of the time until the start, or from then on until the end, is divided by this to space the rounds of questions, and by eight times as
-/// much while something is wrong.
-const ROUNDS_UNTIL_START: u64 = 16;
+/// The next round of questions comes after this part of the time that is left until the start, or from then on until the end, and after an
+/// eighth of that while something is wrong.
+const PART_OF_WHAT_IS_LEFT: u64 = 16;
 /// From the start on, all sites are asked so often while seats float as far as is known: their user waits for the hosts.
 const HOSTS_ASKED_EVERY: Millis = Millis(2_000);
 /// So long behind the start. Who has not bound by then is asked as seldom as the others.
@@ -122,8 +122,8 @@ impl Negotiation {
         let (shortest, longest) = (self.settings.check_min.0.max(1), self.settings.check_max.0.max(1));
         let is_watched_closely =
             !self.watch.silent_since.is_empty() || self.is_degraded() || !self.unsettled().is_empty();
-        let rounds = if is_watched_closely { 8 * ROUNDS_UNTIL_START } else { ROUNDS_UNTIL_START };
-        let wait = (left_ms / rounds).clamp(shortest, longest.max(shortest));
+        let part = if is_watched_closely { 8 * PART_OF_WHAT_IS_LEFT } else { PART_OF_WHAT_IS_LEFT };
+        let wait = (left_ms / part).clamp(shortest, longest.max(shortest));
         // Jitter, so that reservations that were made together are not checked together for ever.
         let wait = wait - self.random.random_range(0..=wait / 8);
         // The user waits for the hosts.

@@ -21,7 +21,7 @@ pub struct NegotiationSettings {
     pub backoff_max: Millis,
     /// How often a site that does not answer is asked again to release a booking.
     pub max_releases: u32,
-    /// Shortest wait between two rounds of asking the sites whether a reservation that has not begun is still there.
+    /// Shortest wait between two rounds of asking the sites whether a reservation is still there.
     pub check_min: Millis,
     /// Longest wait between two such rounds.
     pub check_max: Millis,

@@ -23,7 +23,7 @@ pub struct Holder {
     pub subject: Subject,
     /// What for.
     pub role: Role,
-    /// The name that an admin has given the holder, not unique. One that a user has chosen is `NAME@ACCOUNT`, with the fingerprint of the
+    /// The name that an admin has given the holder, not unique. One that a user has chosen is `NAME@FINGERPRINT`, with that of the
     /// invitation, so that nobody takes a name that another was given; a site's is as it says.
     pub name: String,
     /// How much the holder may have at one site.

@@ -17,9 +17,10 @@ const DAY_S: u32 = 86_400;
 /// The owner's rules. The default allows everybody, within default limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerPolicy {
-    /// When given, only these users: names, keys, or fingerprints of keys.
+    /// When given, only these users: names that an admin gave, or keys or fingerprints of users or accounts, those of accounts
+    /// also as in `NAME@FINGERPRINT`.
     pub allow: Option<BTreeSet<String>>,
-    /// Never these users, even when they are allowed: names, keys, or fingerprints of keys.
+    /// Never these users, named likewise, even when they are allowed.
     pub deny: BTreeSet<String>,
     /// Longest reservation.
     pub max_duration: Option<Span>,

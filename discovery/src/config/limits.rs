@@ -66,7 +66,7 @@ pub struct Limits {
     pub relay_bytes_max: usize,
     /// Sites asked at the same time by one `find`.
     pub find_fan_out: usize,
-    /// Keys of the index that one `find` looks at.
+    /// Keys of the index that one `find` looks at; for hosts by name so many of their classes, and so many of their names.
     pub find_keys_max: usize,
     /// Sites whose adverts one `find` fetches.
     pub find_sites_max: usize,

@@ -138,8 +138,8 @@ struct Searches {
     background: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// The index is not walked again for the same property within this time. A walk costs up to 96 look-ups of some 20
-/// messages each, and new sites arrive meanwhile by gossip and by the exchange of adverts.
+/// The index is not walked again for the same property within this time. A walk costs up to 96 look-ups, for hosts by name
+/// up to twice as many, of some 20 messages each, and new sites arrive meanwhile by gossip and by the exchange of adverts.
 const EXHAUSTED_FOR: Millis = Millis(120_000);
 /// The same for a node that has just started, in a grid that may be forming; it grows with the node's age.
 const EXHAUSTED_FOR_FIRST: Millis = Millis(2_000);
