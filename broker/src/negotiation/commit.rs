@@ -1,4 +1,4 @@
-//! Phase VI over the network: hold at every site in parallel, decide, confirm; and the releases of what failed. A plan at a single
+//! Phase VI over the network: hold at every site in parallel, decide, confirm; what failed is [released](super::releases). A plan at a single
 //! site is held and confirmed in one round trip.
 //!
 //! Invariant: the decision to commit, or to abort, is written before the message that follows from it is sent.
@@ -9,15 +9,13 @@ use std::{
 };
 
 use super::{
-    AttemptReport, Decision, Due, Failure, Member, Negotiation, Outcome, Output, Purpose, ReportedAnswer, SiteReport,
-    State,
-    releases::{BookingKey, REPEAT_AFTER, Unsettled},
+    AttemptReport, Decision, Failure, Member, Negotiation, Outcome, Output, Purpose, ReportedAnswer, SiteReport, State,
+    releases::REPEAT_AFTER,
 };
 use crate::{
-    cost::Cost,
     ids::SiteId,
     plan::Plan,
-    protocol::{AttemptId, Grant, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest, TakeOverStep},
+    protocol::{AttemptId, Grant, HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     reason::Reason,
     time::{Millis, Now, Window},
     trust::Authorization,
@@ -482,125 +480,5 @@ impl Negotiation {
             Some(reservation) => reservation.decision(),
             None => Decision::Open,
         }
-    }
-
-    /// The bookings that their attempts' releases wait for.
-    pub(super) fn unsettled(&self) -> Unsettled {
-        let reservation = self.record.reservation.as_ref().filter(|_| !matches!(self.state, State::Closed { .. }));
-        let Some(reservation) = reservation.filter(|_| !self.releases.is_empty()) else { return Unsettled::new() };
-        let is_owed = |attempt: u32| self.releases.keys().any(|(of, _)| *of == attempt);
-        let kept = reservation.kept_bookings().into_iter();
-        let unsettled = kept.filter(|booking| is_owed(booking.0) && !self.settled.contains(booking));
-        // Until a takeover is complete, and so reported, what the former coordinator has reported stays as it is: a site that was silent
-        // in the look-up may have a part of it.
-        let taken_over = self.releases.keys().map(|(attempt, _)| *attempt);
-        let taken_over = taken_over.filter(|attempt| self.record.taken_over.contains_key(attempt));
-        let of_takeover = taken_over
-            .flat_map(|attempt| self.record.unacknowledged.iter().map(move |(_, site)| (attempt, site.clone())));
-        unsettled.chain(of_takeover).collect()
-    }
-
-    /// Notes that `sites` are owed the release of an attempt, until they have acknowledged it.
-    pub(super) fn owe(&mut self, now: Now, attempt: u32, sites: impl IntoIterator<Item = SiteId>) {
-        let needs_takeover = self.record.taken_over.contains_key(&attempt);
-        for site in sites {
-            let due = self.due_of(attempt, &site);
-            self.note_due(due);
-            self.releases.add(now, (attempt, site), needs_takeover);
-        }
-    }
-
-    /// The release of an attempt of this node. That of an attempt that was taken over is a takeover that aborts, under the name
-    /// that its site knows; while other bookings of that attempt are not settled, the site only learns who coordinates it.
-    fn release_message(&self, site: &SiteId, attempt: u32) -> Output {
-        let is_settled = self.unsettled().iter().all(|(of, _)| *of != attempt);
-        let step = if is_settled { TakeOverStep::Abort } else { TakeOverStep::Prepare };
-        let takeover = self.takeover_message(attempt, step);
-        Output::Ask {
-            site: site.clone(),
-            attempt,
-            purpose: Purpose::Release,
-            request: takeover.unwrap_or_else(|| SiteRequest::Release(self.attempt_id(attempt))),
-            timeout: self.settings.answer_timeout,
-        }
-    }
-
-    /// Gives up releases that were repeated often enough, and sends those that are due.
-    pub(super) fn repeat_releases(&mut self, now: Now) {
-        if self.releases.give_up(now, &self.settings) {
-            self.persist(self.record.decision.clone());
-        }
-        self.send_releases(now);
-    }
-
-    pub(super) fn send_releases(&mut self, now: Now) {
-        let unsettled = self.unsettled();
-        for (attempt, site) in self.releases.take_due(now, &unsettled, &self.settings) {
-            self.outputs.push_back(self.release_message(&site, attempt));
-        }
-    }
-
-    fn on_release_answer(&mut self, now: Now, site: &SiteId, attempt: u32, answer: &Result<SiteAnswer, String>) {
-        let key = (attempt, site.clone());
-        let is_taken_over = self.record.taken_over.contains_key(&attempt);
-        match answer {
-            // To the release of an attempt of this node this is no answer.
-            Ok(SiteAnswer::Booked { seats, before, others, charged, .. }) if is_taken_over => {
-                self.notify_former_coordinator(now, attempt, before.as_ref());
-                self.claim_unreported(now, site, others);
-                if seats.is_empty() {
-                    self.on_released(&key, Some(*charged));
-                } else if self.releases.taken_over(now, &key) {
-                    self.send_releases(now);
-                }
-            }
-            Ok(SiteAnswer::Refused(refusal)) if matches!(refusal.reason, RefusalReason::HandedOver(_)) => {
-                self.on_released(&key, None);
-                self.yields_to(now, refusal);
-            }
-            // The site has nothing of an attempt that was taken over, so it does not know the attempt's coordinator.
-            Ok(SiteAnswer::Refused(refusal)) if refusal.reason == RefusalReason::NotYours => {
-                self.on_released(&key, None);
-            }
-            Ok(SiteAnswer::Released { charged, .. }) => self.on_released(&key, Some(*charged)),
-            _ => self.releases.unanswered(now, &key),
-        }
-    }
-
-    fn on_released(&mut self, key: &BookingKey, charged: Option<Cost>) {
-        let is_new = charged.is_some_and(|charged| self.note_charged(key, charged));
-        // Nothing is owed for it, so nothing needs to be proven.
-        if charged.is_some_and(|charged| charged.is_zero()) {
-            self.record.drop_receipt(key);
-        }
-        if self.releases.acknowledged(key) || is_new {
-            self.persist(self.record.decision.clone());
-        }
-    }
-
-    /// See [`RequestRecord::due_of`](super::RequestRecord); also of an attempt that is being confirmed.
-    fn due_of(&self, attempt: u32, site: &SiteId) -> Option<Due> {
-        match &self.state {
-            State::Confirming { plan, .. } if attempt == self.record.last_attempt => {
-                Due::of((attempt, site), plan.seats.iter().filter(|seat| seat.site == *site))
-            }
-            _ => self.record.due_of(attempt, site),
-        }
-    }
-
-    /// Notes that a booking is given back, or may be.
-    pub(super) fn note_due(&mut self, due: Option<Due>) {
-        let Some(due) = due else { return };
-        if !self.record.dues.iter().any(|known| (known.attempt, &known.site) == (due.attempt, &due.site)) {
-            self.record.dues.push(due);
-        }
-    }
-
-    /// Notes what a site charges for a booking that it has given back: no more than was agreed. True when that is new.
-    pub(super) fn note_charged(&mut self, (attempt, site): &BookingKey, charged: Cost) -> bool {
-        let due = self.record.dues.iter_mut().find(|due| due.attempt == *attempt && due.site == *site);
-        let Some(due) = due.filter(|due| !due.is_final) else { return false };
-        (due.cost, due.is_final) = (charged.min(due.cost), true);
-        true
     }
 }

@@ -7,9 +7,10 @@
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    Job, Phase, PhaseObserver, best_solution,
+    Job, Phase, PhaseObserver,
+    as_good::cost_limit,
+    best_solution,
     bounds::Judge,
-    cost_limit,
     limits::Limits,
     linked,
     links::Overload,
