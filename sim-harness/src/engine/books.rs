@@ -12,7 +12,7 @@ use broker::{
     resources::Amounts,
     schedule::{Schedule, Shortage},
     tariff::Tariff,
-    time::{Time, Window},
+    time::{Span, Time, Window},
 };
 
 /// The ledger of a simulated site.
@@ -35,6 +35,8 @@ pub enum BookFault {
     PromisesUnseen,
     /// A host of a class has room for any number of seats.
     ClassNeverFull,
+    /// There is never room for a single second.
+    SecondsFull,
 }
 
 /// The books of one host.
@@ -88,6 +90,9 @@ impl Books for FaultyBooks {
         match self.fault {
             Some(BookFault::AdmitBesideHolds) => fit_beside(self.reserved(), &self.host().capacity, grants),
             Some(BookFault::ClassNeverFull) if self.class().is_some() => Ok(()),
+            Some(BookFault::SecondsFull) if grants.iter().any(|grant| grant.window.duration() == Span(1)) => {
+                fit_beside(self.reserved(), &Amounts::new(), grants)
+            }
             _ => self.books.admits(grants),
         }
     }

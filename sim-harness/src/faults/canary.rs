@@ -113,6 +113,8 @@ pub enum Canary {
     OwnQueueIgnored,
     /// Sites stop jobs of their owner that nobody has allowed them to stop.
     OwnJobsStopped,
+    /// Sites do not see that only what is held is in the way of a job that is to stop.
+    HoldsStopJobs,
     /// Sites hold what they are asked a quote for.
     QuoteHolds,
     /// The plan of the owner's jobs does not see what is promised.
@@ -142,6 +144,7 @@ impl Canary {
             Canary::LinkKept => Some(BookFault::LinkKept),
             Canary::PlannedBesidePromises => Some(BookFault::PromisesUnseen),
             Canary::BindTwice => Some(BookFault::ClassNeverFull),
+            Canary::HoldsStopJobs => Some(BookFault::SecondsFull),
             Canary::BelowPrice => Some(BookFault::NoTariff),
             _ => None,
         }

@@ -7,7 +7,7 @@
 use broker::{
     host::Host,
     ids::{HostId, RequestId},
-    ledger::BookingState,
+    ledger::{Booking, BookingState},
     protocol::{AttemptId, Grant},
     resources::{Amounts, amount_of},
     schedule::Schedule,
@@ -78,15 +78,15 @@ pub fn check_disk(node: &Node, now: Now) -> Result<(), Finding> {
     check(&node.hosts, &all, now.utc)
 }
 
-/// Whether one more grant would be too much beside what the ledger has promised, or its host is not there.
-pub fn has_no_room(
-    hosts: &[(Host, Schedule)],
-    ledger: &SiteLedger,
-    grant: &Grant,
-    request: &RequestId,
+/// Whether one more grant would be too much beside these bookings, or its host is not there.
+pub fn has_no_room<'a>(
+    hosts: &'a [(Host, Schedule)],
+    bookings: impl Iterator<Item = &'a Booking>,
+    grant: &'a Grant,
+    request: &'a RequestId,
     now: Now,
 ) -> bool {
-    let promised = ledger.bookings().flat_map(|booking| {
+    let promised = bookings.flat_map(|booking| {
         let request = &booking.attempt.request;
         booking.grants.iter().map(move |grant| granted(request, grant, false))
     });

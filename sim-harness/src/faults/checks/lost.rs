@@ -43,7 +43,7 @@ pub fn check_dropped(grid: &mut Grid, node: usize) {
             let (hosts, ledger) = (&grid.nodes[node].hosts, &running.machines.ledger);
             // Room for what floats may come from the moves for another.
             let fits = !grant.place.is_floating()
-                && !capacity::has_no_room(hosts, ledger, grant, &attempt.request, now)
+                && !capacity::has_no_room(hosts, ledger.bookings(), grant, &attempt.request, now)
                 && !links::may_lack_room(grid, ledger, reservation, now);
             let has_begun = reservation.window.start <= now.utc;
             if fits || has_begun {

@@ -1,16 +1,16 @@
 //! Jobs of owners: none is lost once it was acknowledged, none begins anew unless its owner allows it to be stopped, none is planned or runs
-//! where something is promised, and holds cost them no more than their owner allows.
+//! where something is promised, holds cost them no more than their owner allows, and none is stopped for what is only held.
 //!
 //! Invariant: goes by what owners have ordered, by disks, and by sums of its own; what the ledger has reckoned is not asked for.
 
 use std::collections::BTreeSet;
 
 use broker::{
-    ids::SeatNumber,
+    ids::{RequestId, SeatNumber},
     ledger::{JobStage, OwnJob},
     plan::Place,
     protocol::{AttemptId, Grant},
-    time::Window,
+    time::{Now, Span, Window},
 };
 
 use super::{
@@ -55,6 +55,7 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
     shown.booked = ledger.bookings().map(|booking| (booking.attempt.clone(), booking.grants.clone())).collect();
     let stopped = grid.truth.shown_at(node).and_then(|before| stopped(before, &shown));
     let stopped = stopped.filter(|attempt| !grid.truth.may_stop(attempt)).cloned();
+    let held_back = grid.truth.shown_at(node).and_then(|before| only_held_back(grid, node, before, &shown, now));
     let over = capacity::check_planned(&grid.nodes[node], ledger, &planned, now).err();
     let cost = grid.truth.shown_at(node).and_then(|before| excess(before, &shown, percent));
     if let Some(job) = begins_again {
@@ -62,6 +63,9 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
     } else if let Some(job) = stopped {
         let what = format!("s{node} has stopped it, or is about to");
         grid.violate("an own job that runs is stopped only where its owner allows it", Some(&job.request), what);
+    } else if let Some(job) = held_back {
+        let what = format!("s{node} has stopped it where there is room beside what is booked");
+        grid.violate("what is only held stops no own job", Some(&job), what);
     } else if let Some((job, what)) = over.map(|found| *found) {
         grid.violate("own jobs are planned beside what is promised", Some(&job), format!("s{node}: {what}"));
     } else if let Some(what) = cost {
@@ -78,6 +82,22 @@ fn stopped<'a>(before: &'a Shown, after: &Shown) -> Option<&'a AttemptId> {
         after.waits.contains_key(*attempt) || is_shorter && attempt.attempt == 0
     };
     before.booked.iter().find(is_stopped).map(|(attempt, _)| attempt)
+}
+
+/// An own job whose time is over just now and that waits again, although there is room for it on each of its hosts beside what is not
+/// only held.
+fn only_held_back(grid: &Grid, node: usize, before: &Shown, after: &Shown, now: Now) -> Option<RequestId> {
+    let (hosts, ledger) = (&grid.nodes[node].hosts, &grid.nodes[node].running()?.machines.ledger);
+    let is_stopped = |(attempt, grants): &(&AttemptId, &Vec<Grant>)| {
+        let ends_now = grants.iter().all(|grant| grant.window.end == now.utc);
+        let has_room = |grant: &Grant| {
+            let next = Grant { window: Window::starting(now.utc, Span(1)), ..grant.clone() };
+            let booked = ledger.bookings().filter(|booking| !booking.is_held());
+            !capacity::has_no_room(hosts, booked, &next, &attempt.request, now)
+        };
+        ends_now && after.waits.contains_key(*attempt) && grants.iter().all(has_room)
+    };
+    before.booked.iter().find(is_stopped).map(|(attempt, _)| attempt.request.clone())
 }
 
 /// What is wrong where nothing but holds of users has come: more own jobs are late than may be.
