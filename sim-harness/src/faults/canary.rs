@@ -113,6 +113,8 @@ pub enum Canary {
     OwnQueueIgnored,
     /// Sites stop jobs of their owner that nobody has allowed them to stop.
     OwnJobsStopped,
+    /// A site writes down that a reservation waits for longer than its user grants.
+    WaitsTooLong,
     /// Sites hold what they are asked a quote for.
     QuoteHolds,
     /// The plan of the owner's jobs does not see what is promised.
