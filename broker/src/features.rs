@@ -21,11 +21,13 @@ const SHAPES_1: &str = "shapes/1";
 /// Requests with traffic, which their sites put on the books of their uplinks.
 const LINKS_1: &str = "links/1";
 
+/// Requests with slack: their sites may let them wait for own jobs, and tell so.
+const SLACK_1: &str = "slack/1";
 /// Moldable requests.
 const SCALE_1: &str = "scale/1";
 
 /// What this program can do.
-const OWN: &[&str] = &[REQUESTS_1, SHAPES_1, LINKS_1, SCALE_1];
+const OWN: &[&str] = &[REQUESTS_1, SHAPES_1, LINKS_1, SCALE_1, SLACK_1];
 
 /// Whether a request uses something that a feature stands for.
 type IsUsed = fn(&Demand) -> bool;
@@ -36,6 +38,7 @@ const NEEDS: &[(&str, IsUsed)] = &[
     (SHAPES_1, Demand::is_of_shape),
     (LINKS_1, |demand| demand.traffic().is_some()),
     (SCALE_1, |demand| demand.scale().is_some()),
+    (SLACK_1, |demand| !demand.slack().is_zero()),
 ];
 
 /// A feature.
@@ -179,6 +182,8 @@ mod tests {
         assert_eq!(Features::needed_by(&talking), features(&["links/1", "requests/1"]));
         let scaled = demand(r#"{"hosts":1,"duration":9,"per_host":{"cpu":1},"scale":[1,2]}"#);
         assert_eq!(Features::needed_by(&scaled), features(&["requests/1", "scale/1"]));
+        let patient = demand(r#"{"hosts":1,"duration":9,"slack":60}"#);
+        assert_eq!(Features::needed_by(&patient), features(&["requests/1", "slack/1"]));
         let rest = shaped.rest(1, &std::iter::empty(), (&BTreeSet::new(), Span(1))).unwrap();
         assert_eq!(Features::needed_by(&rest), features(&["requests/1", "shapes/1"]), "so does what is left of it");
     }

@@ -19,7 +19,7 @@ use crate::{
     resources::{Amounts, ResourceName},
     schedule::Schedule,
     tariff::{Agreement, Tariff},
-    time::{Millis, Window},
+    time::{Millis, Span, Window},
     trust::{Authorization, Denial, Rule, SignedText},
     variant::Variant,
 };
@@ -250,8 +250,10 @@ pub struct FoundBooking {
     pub attempt: AttemptId,
     /// Which of all that the request allows the seats are of.
     pub variant: Variant,
-    /// The seats at the site; empty when all were lost.
+    /// The seats at the site, with the windows that they have now; empty when all were lost.
     pub grants: Vec<Grant>,
+    /// For how long they have waited for own jobs of the site: they begin so much later than was confirmed.
+    pub wait: Span,
     /// All sites of the attempt.
     pub participants: Vec<SiteId>,
     /// The user's signed text for its present coordinator.
@@ -344,6 +346,8 @@ pub enum SiteAnswer {
         version: LedgerVersion,
         /// The site's signed receipt for the seats. Only in answers to a takeover: who asked it to confirm has it.
         receipt: Option<Arc<SignedText>>,
+        /// For how long the booking has waited for own jobs of the site: all its seats begin and end so much later than was confirmed.
+        wait: Span,
     },
     /// The bookings of a request.
     Found {

@@ -210,6 +210,8 @@ mod tests {
             confirmed: None,
             lost: Vec::new(),
             talk: None,
+            slack: Default::default(),
+            wait: Default::default(),
         };
         // The first seat on h1 was over when the second booking got its amounts, from a coordinator whose clock is behind.
         let apart = vec![grant(0, "h1", from_to(900, 990), 3_000), grant(1, "h2", from_to(900, 1_100), 3_000)];

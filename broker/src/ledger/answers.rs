@@ -19,7 +19,7 @@ use crate::{
         AttemptId, AttemptStatus, ChangeKind, Grant, HoldRequest, HostState, Places, Refusal, RefusalReason,
         SiteAnswer, SiteRequest,
     },
-    time::{Millis, Now, Time, Window},
+    time::{Millis, Now, Span, Time, Window},
     traffic::Talk,
     trust::{Denial, Permit, PublicKey, Rule},
 };
@@ -103,7 +103,7 @@ impl<B: Books> Ledger<B> {
         }
         let lease_max = match self.lease_of(now, &hold, (network.as_ref(), &permit)) {
             Ok(most) => most,
-            Err(refusal) => return refusal,
+            Err(refusal) => return *refusal,
         };
         let talk = talk_of(&permit);
         let (given, window) = match self.admit_hold(&hold, &permit, talk, (now, cuts_from)) {
@@ -112,6 +112,7 @@ impl<B: Books> Ledger<B> {
         };
         let hold_for = hold.hold_for.min(self.limits.hold_max).min(lease_max).min(self.stays_until_stop(now, &given));
         let places = replaced(&given, &hold.grants);
+        let slack = self.slack_of(now, &hold, &permit);
         self.begin(Booking {
             attempt: hold.attempt,
             variant: hold.variant,
@@ -130,6 +131,8 @@ impl<B: Books> Ledger<B> {
             confirmed: None,
             lost: Vec::new(),
             talk,
+            slack,
+            wait: Span::default(),
         });
         SiteAnswer::Held { version: self.version, hold_for, places }
     }
@@ -158,16 +161,16 @@ impl<B: Books> Ledger<B> {
         now: Now,
         hold: &HoldRequest,
         (network, permit): (Option<&Network>, &Permit),
-    ) -> Result<Millis, SiteAnswer> {
+    ) -> Result<Millis, Box<SiteAnswer>> {
         if let Err(reason) = self.check_tariffs(now.utc, &hold.grants) {
-            return Err(self.refusal_with_states(reason, (&hold.grants, None), now));
+            return Err(Box::new(self.refusal_with_states(reason, (&hold.grants, None), now)));
         }
         let lease = self.lapses.lease(now.monotonic, &hold.attempt.entry_point, network);
-        let lease = lease.map_err(|denial| self.refusal(RefusalReason::NotAllowed(denial)))?;
+        let lease = lease.map_err(|denial| Box::new(self.refusal(RefusalReason::NotAllowed(denial))))?;
         if let Err(over) = self.check_shares_of(hold, network, permit) {
             let hosts = self.states_within_share(hold, &over, now);
             let reason = RefusalReason::NotAllowed(over.denial);
-            return Err(SiteAnswer::Refused(Refusal { reason, version: self.version, hosts }));
+            return Err(Box::new(SiteAnswer::Refused(Refusal { reason, version: self.version, hosts })));
         }
         Ok(lease)
     }
@@ -199,12 +202,26 @@ impl<B: Books> Ledger<B> {
     ) -> Result<(), RefusalReason> {
         let booked = self.of_request(user, base).filter(|booking| !booking.is_held());
         let there: BTreeSet<&HostId> = booked.flat_map(|booking| &booking.grants).map(Grant::host).collect();
+        self.check_beside(user, base, grants)?;
         let elsewhere = grants.iter().find(|grant| !there.contains(grant.host())).filter(|_| !there.is_empty());
         let Some(grant) = elsewhere else { return Ok(()) };
         let hosts: Vec<&str> = there.into_iter().take(HOSTS_SHOWN).map(HostId::as_str).collect();
         let (host, hosts) = (grant.host(), hosts.join(", "));
         let detail = format!("host {host} is not one of request {base}, which it lengthens and which is on {hosts}");
         Err(RefusalReason::NotAllowed(Denial::new(Rule::Candidates, detail)))
+    }
+
+    /// Checks that what lengthens a reservation does not begin before that ends: it may have waited since the user read when it does.
+    fn check_beside(&self, user: PublicKey, base: &RequestId, grants: &[Grant]) -> Result<(), RefusalReason> {
+        let waited = self.of_request(user, base).filter(|booking| !booking.wait.is_zero());
+        let end = waited.flat_map(|booking| &booking.grants).map(|grant| grant.window.end).max();
+        match end.filter(|end| grants.iter().any(|grant| grant.window.start < *end)) {
+            None => Ok(()),
+            Some(end) => {
+                let detail = format!("request {base}, which it lengthens, began later and ends at {}", end.in_utc());
+                Err(RefusalReason::NotAllowed(Denial::new(Rule::Window, detail)))
+            }
+        }
     }
 
     /// A refusal that shows how the hosts of the seats are, and the uplink where they talk and it has a limit.
@@ -355,13 +372,19 @@ impl<B: Books> Ledger<B> {
         };
         let (charged, places) = (self.charged_for(attempt), self.floating_places_of(attempt));
         let (before, others, version, receipt) = (None, Vec::new(), self.version, None);
-        SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt }
+        let wait = self.wait_of(attempt);
+        SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt, wait }
     }
 
     /// The seats of a booking; none when it is not there.
     pub(super) fn seats_of(&self, attempt: &AttemptId) -> Vec<SeatNumber> {
         let grants = self.bookings.get(attempt).into_iter().flat_map(|booking| &booking.grants);
         grants.map(|grant| grant.seat).collect()
+    }
+
+    /// For how long a booking has waited for own jobs.
+    pub(super) fn wait_of(&self, attempt: &AttemptId) -> Span {
+        self.bookings.get(attempt).map(|booking| booking.wait).unwrap_or_default()
     }
 
     /// Where the seats of a booking are that float, or have floated.

@@ -142,6 +142,12 @@ pub struct BookingRecord {
     /// The traffic of its request, if it has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub talk: Option<Box<Talk>>,
+    /// How much later it may yet begin: all seats of the request are here, and its user grants that.
+    #[serde(default, skip_serializing_if = "Span::is_zero")]
+    pub slack: Span,
+    /// For how long it has waited for own jobs: its seats begin and end so much later than was confirmed.
+    #[serde(default, skip_serializing_if = "Span::is_zero")]
+    pub wait: Span,
 }
 
 /// A job of the owner that the site may move until it begins: like amounts on each of several hosts.
@@ -218,6 +224,10 @@ pub struct Booking {
     pub lost: Vec<Grant>,
     /// The traffic of its request, if it has any.
     pub talk: Option<Talk>,
+    /// How much later it may yet begin: all seats of the request are here, and its user grants that. It is spent when the seats are bound.
+    pub slack: Span,
+    /// For how long it has waited for own jobs: its seats begin and end so much later than was confirmed.
+    pub wait: Span,
 }
 
 /// How far the commit protocol of a booking is.
@@ -314,6 +324,8 @@ impl Booking {
             confirmed: self.confirmed,
             lost: self.lost.clone(),
             talk: self.talk.map(Box::new),
+            slack: self.slack,
+            wait: self.wait,
         }
     }
 }

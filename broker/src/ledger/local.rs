@@ -13,7 +13,7 @@ use crate::{
     protocol::{AttemptId, ChangeKind, Grant, Places, RefusalReason, SiteAnswer},
     resources::Amounts,
     tariff::Agreement,
-    time::{Millis, Now, Window},
+    time::{Millis, Now, Span, Window},
     variant::Variant,
 };
 
@@ -145,6 +145,8 @@ impl<B: Books> Ledger<B> {
             confirmed: None,
             lost: Vec::new(),
             talk: None,
+            slack: Span::default(),
+            wait: Span::default(),
         };
         self.persist(&booking);
         if self.is_shown(&booking) {

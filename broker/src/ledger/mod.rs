@@ -202,6 +202,8 @@ impl<B: Books> Ledger<B> {
                 self.on_status(now, &from, (&attempt, round), decision, booking);
             }
         }
+        // What begins at once may wait for the jobs that it would stop.
+        self.bind_due(now);
         self.run_queue(now);
     }
 

@@ -13,7 +13,7 @@ use crate::{
     ids::{HostId, SiteId},
     protocol::{AttemptId, LedgerVersion},
     schedule::Schedule,
-    time::{Millis, Now, Time},
+    time::{Millis, Now, Span, Time},
     trust::SharedGate,
 };
 
@@ -185,6 +185,7 @@ impl<B: Books> Ledger<B> {
             (false, _) => BookingState::confirmed(now.monotonic),
         };
         let is_reduced = grants.len() < reservation.grants.len();
+        let may_wait = !is_reduced && reservation.window.start > self.open_from();
         let booking = Booking {
             attempt: reservation.attempt.clone(),
             variant: reservation.variant,
@@ -202,6 +203,8 @@ impl<B: Books> Ledger<B> {
             confirmed: reservation.confirmed,
             lost,
             talk,
+            slack: if may_wait { reservation.slack } else { Span::default() },
+            wait: reservation.wait,
             state,
         };
         self.begin(booking);

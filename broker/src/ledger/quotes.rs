@@ -26,7 +26,7 @@ impl<B: Books> Ledger<B> {
             return self.refusal(reason);
         }
         if let Err(refusal) = self.lease_of(now, hold, (network.as_ref(), &permit)) {
-            return refusal;
+            return *refusal;
         }
         let asked = &permit.statement.request;
         let lengthens = asked.extends().map(|base| self.check_lengthened(permit.user, base, &hold.grants));

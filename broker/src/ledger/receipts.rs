@@ -44,7 +44,8 @@ impl<B: Books> Ledger<B> {
     pub fn receipt_for(&self, booking: &Booking) -> Option<Arc<SignedText>> {
         let (key, user, confirmed) = (self.key.as_ref()?, booking.user_key?, booking.confirmed?);
         let grid = self.gate.lock().trust().grid().to_owned();
-        let grants = [booking.grants.as_slice(), &booking.lost].concat();
+        let mut grants = [booking.grants.as_slice(), &booking.lost].concat();
+        grants.iter_mut().for_each(|grant| grant.window = grant.window.earlier(booking.wait));
         let receipt = Receipt::of((&grid, &self.site), &booking.attempt, user, &grants, confirmed);
         // What is too long to sign is not held.
         SignedText::sign(&receipt, key).ok().map(Arc::new)

@@ -180,13 +180,24 @@ impl<B: Books> Ledger<B> {
         network: Option<&Network>,
         permit: &Permit,
     ) -> Result<(), OverShare> {
-        let Some(allowed) = self.allowance(permit.user) else { return Ok(()) };
         let load = hull(&hold.grants).and_then(|window| self.load_of(talk_of(permit), hold.grants.len(), window));
-        for party in Party::sharing(&self.site, permit.account, &hold.attempt.entry_point, network) {
+        let taken: Vec<&Grant> = hold.grants.iter().chain(&load).collect();
+        self.check_use((permit.user, permit.account), (&hold.attempt.entry_point, network), &taken)
+    }
+
+    /// Checks that nobody gets more than a share if a user, on this account, has this as well, through a node in that network.
+    pub(super) fn check_use(
+        &mut self,
+        (user, account): (PublicKey, PublicKey),
+        (node, network): (&SiteId, Option<&Network>),
+        taken: &[&Grant],
+    ) -> Result<(), OverShare> {
+        let Some(allowed) = self.allowance(user) else { return Ok(()) };
+        for party in Party::sharing(&self.site, account, node, network) {
             // Counted to be checked, and taken back: the hold may yet be refused for want of room.
             let used = self.shares.used.entry(party.clone()).or_default();
             let (mut fitting, mut excess) = (Vec::new(), None);
-            for grant in hold.grants.iter().chain(&load) {
+            for grant in taken.iter().copied() {
                 let one = std::slice::from_ref(grant);
                 used.add(one);
                 match allowed.check(&party, used, grant) {

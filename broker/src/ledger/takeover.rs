@@ -57,6 +57,7 @@ impl<B: Books> Ledger<B> {
                 attempt: booking.attempt.clone(),
                 variant: booking.variant,
                 grants: booking.grants.clone(),
+                wait: booking.wait,
                 participants: booking.participants.clone(),
                 statement: booking.statement.clone()?,
             })
@@ -120,7 +121,8 @@ impl<B: Books> Ledger<B> {
         let (seats, charged) = (self.seats_of(attempt), self.charged_for(attempt));
         let places = self.floating_places_of(attempt);
         let receipt = self.bookings.get(attempt).and_then(|booking| self.receipt_for(booking));
-        SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version: self.version, receipt }
+        let (wait, version) = (self.wait_of(attempt), self.version);
+        SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt, wait }
     }
 
     /// Why this term gives `from` no right to a booking; none when it coordinates the booking in this term, or may do so.

@@ -58,6 +58,7 @@ pub struct Demand {
     pub(super) speed_min: Option<Speed>,
     pub(super) is_exclusive: bool,
     pub(super) sites_max: Option<u32>,
+    pub(super) slack: Span,
     pub(super) traffic: Option<Traffic>,
     pub(super) scale: Option<Scale>,
     /// The one that amounts are multiplied with already, of those of `scale`.
@@ -155,6 +156,12 @@ impl Demand {
     #[must_use]
     pub fn sites_max(&self) -> Option<usize> {
         self.sites_max.map(|most| most as usize)
+    }
+
+    /// How much later than planned all seats may begin where they wait for an own job of their site; zero when they may not.
+    #[must_use]
+    pub fn slack(&self) -> Span {
+        self.slack
     }
 
     /// All-to-all traffic between the seats, if there is any.

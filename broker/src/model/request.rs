@@ -18,7 +18,9 @@ use crate::model::{
     variant::Variant,
 };
 pub use crate::model::{
-    request_document::{Effort, MAX_CANDIDATES, MAX_HOSTS, MAX_NAMES, ObjectiveKind, RequestDocument, StartWindow},
+    request_document::{
+        Effort, MAX_CANDIDATES, MAX_HOSTS, MAX_NAMES, ObjectiveKind, RequestDocument, SLACK_MAX, StartWindow,
+    },
     request_error::RequestError,
 };
 
@@ -146,10 +148,11 @@ impl Request {
         self.shapes().map(Demand::seats).max().unwrap_or_default()
     }
 
-    /// How long a seat may be expected to last, whichever shape is chosen.
+    /// How long after the planned start a seat may be expected to end, whichever shape is chosen.
     #[must_use]
     pub fn longest(&self) -> Span {
-        self.shapes().map(Demand::longest).max().unwrap_or_default()
+        let last = |demand: &Demand| Span(demand.longest().0.saturating_add(demand.slack().0));
+        self.shapes().map(last).max().unwrap_or_default()
     }
 
     /// Earliest and latest start: as asked, else from `arrival` on, until the deadline or for `default_reach` (the source's
@@ -254,6 +257,9 @@ mod tests {
             (r#"{"hosts":1,"duration":1,"work":1}"#, "work:"),
             (r#"{"hosts":1,"work":0}"#, "work:"),
             (r#"{"hosts":1,"work":1,"sites_max":0}"#, "sites_max:"),
+            (r#"{"hosts":1,"work":1,"slack":86401}"#, "slack: expected 0 to 86400 seconds (a day), got 86401"),
+            (r#"{"hosts":1,"work":1,"slack":-1}"#, "-1"),
+            (r#"{"hosts":1,"work":1,"slack":1,"extends":"q"}"#, "slack: what lengthens a reservation begins where"),
             (r#"{"hosts":1,"work":1,"speed_min":0}"#, "speed: expected at least 1"),
             (r#"{"hosts":1,"work":1,"earliest":9,"deadline":8}"#, "deadline:"),
             (r#"{"hosts":1,"work":1,"objective":"best"}"#, "unknown variant `best`"),
@@ -312,6 +318,7 @@ mod tests {
             r#"{"hosts":1,"duration":5}"#,
             r#"{"id":"r","hosts":2,"work":5,"earliest":1,"latest":2,"deadline":9,"objective":"host_time","per_host":{"cpu":1},"total":{"cpu":4},"attributes":{"a":"b"},"candidates":["x","y"],"speed_min":7,"exclusive":true,"sites_max":3,"extends":"q","effort":"fast","move_on_loss":true}"#,
             r#"{"earliest":1,"per_host":{"cpu":1},"shapes":[{"hosts":1,"work":5},{"hosts":3,"duration":4,"per_host":{},"total":{"cpu":7}}]}"#,
+            r#"{"sites_max":1,"slack":600,"shapes":[{"hosts":1,"work":5},{"hosts":2,"work":5}]}"#,
             r#"{"shapes":[{"hosts":1,"work":5}]}"#,
         ] {
             assert_eq!(serde_json::to_string(&read(text).unwrap()).unwrap(), text);

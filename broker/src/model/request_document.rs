@@ -27,6 +27,9 @@ pub const MAX_NAMES: usize = 32;
 /// Most candidates named in one request.
 pub const MAX_CANDIDATES: usize = 100_000;
 
+/// Longest slack: who can wait longer has a window for the start.
+pub const SLACK_MAX: Span = Span(86_400);
+
 /// How much work the planner may spend on one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -128,6 +131,9 @@ pub struct RequestDocument {
     /// The hosts lie at most at so many sites.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sites_max: Option<u32>,
+    /// How much later than planned all seats may begin where they are at one site and wait for an own job there, within the window.
+    #[serde(default, skip_serializing_if = "Span::is_zero")]
+    pub slack: Span,
     /// The reservation of this request of the same user is made longer by this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<RequestId>,
@@ -261,6 +267,12 @@ pub(super) fn checked_demand(document: RequestDocument) -> Result<Demand, Reques
     if document.sites_max == Some(0) {
         return Err(RequestError::NoSites);
     }
+    if document.slack > SLACK_MAX {
+        return Err(RequestError::Slack(document.slack));
+    }
+    if !document.slack.is_zero() && document.extends.is_some() {
+        return Err(RequestError::SlackOfExtension);
+    }
     let mut candidates = document.candidates;
     if let Some(candidates) = &mut candidates {
         too_many("candidates", MAX_CANDIDATES, candidates.len())?;
@@ -281,6 +293,7 @@ pub(super) fn checked_demand(document: RequestDocument) -> Result<Demand, Reques
         speed_min: document.speed_min,
         is_exclusive: document.exclusive,
         sites_max: document.sites_max,
+        slack: document.slack,
         traffic,
         scale,
         factor: None,

@@ -6,6 +6,7 @@ use super::{
     amount::Amount,
     cost::Cost,
     request::MAX_HOSTS,
+    request_document::SLACK_MAX,
     resources::ResourceName,
     scale::Factor,
     time::{Span, Time},
@@ -35,6 +36,12 @@ pub enum RequestError {
     /// At most no site.
     #[error("sites_max: expected at least 1, got 0")]
     NoSites,
+    /// A slack above [`SLACK_MAX`].
+    #[error("slack: expected 0 to {max} seconds (a day), got {got}", max = SLACK_MAX.0, got = .0.0)]
+    Slack(Span),
+    /// A slack of what lengthens a reservation.
+    #[error("slack: what lengthens a reservation begins where that ends")]
+    SlackOfExtension,
     /// Traffic beside a duration.
     #[error("traffic: asks for work in place of duration, since the slowest host decides how long the seats last")]
     TrafficWithoutWork,
@@ -132,6 +139,7 @@ impl RequestError {
             RequestError::NoLength => "duration".to_owned(),
             RequestError::TwoLengths => "work".to_owned(),
             RequestError::NoSites => "sites_max".to_owned(),
+            RequestError::Slack(_) | RequestError::SlackOfExtension => "slack".to_owned(),
             RequestError::TrafficWithoutWork => "traffic".to_owned(),
             RequestError::Compute(_) => "traffic.compute".to_owned(),
             RequestError::TrafficTooLarge(_) => "traffic.mbps".to_owned(),

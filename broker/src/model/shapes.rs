@@ -130,6 +130,7 @@ pub(super) fn as_document(demand: Demand, others: &[Demand]) -> RequestDocument 
         speed_min: demand.speed_min,
         exclusive: demand.is_exclusive,
         sites_max: demand.sites_max,
+        slack: demand.slack,
         traffic: demand.traffic,
         scale: demand.scale,
         shapes,

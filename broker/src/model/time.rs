@@ -56,6 +56,12 @@ pub struct Span(pub u64);
 impl Span {
     /// The longest accepted span: the whole accepted range of time.
     pub const MAX: Span = Span(Time::MAX.0 as u64);
+
+    /// Whether it is no time at all.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
 }
 
 /// For people, such as `7d`, `12h` or `1h 30m`.
@@ -98,6 +104,18 @@ impl Window {
     #[must_use]
     pub fn starting(start: Time, duration: Span) -> Window {
         Window { start, end: start + duration }
+    }
+
+    /// As long, and so much later.
+    #[must_use]
+    pub fn later(self, wait: Span) -> Window {
+        Window { start: self.start + wait, end: self.end + wait }
+    }
+
+    /// As long, and so much earlier.
+    #[must_use]
+    pub fn earlier(self, wait: Span) -> Window {
+        Window { start: self.start - wait, end: self.end - wait }
     }
 
     /// The window's length.

@@ -38,7 +38,7 @@ pub(super) struct Watch {
     /// The sites that do not answer, each with the time of the first question that it left unanswered.
     silent_since: BTreeMap<SiteId, Millis>,
     /// This round has changed the record, which is not written yet.
-    is_new: bool,
+    pub(super) is_new: bool,
     /// Since when a repair has paused the questions; that time does not count as silence.
     paused_at: Option<Millis>,
     /// This round was begun when the reservation had begun.
@@ -126,8 +126,9 @@ impl Negotiation {
         let wait = (left_ms / part).clamp(shortest, longest.max(shortest));
         // Jitter, so that reservations that were made together are not checked together for ever.
         let wait = wait - self.random.random_range(0..=wait / 8);
-        // The user waits for the hosts.
-        let is_awaited = now.utc.since(plan_start) <= HOSTS_AWAITED && !self.floating_bookings().is_empty();
+        // The user waits for the hosts, and for the start.
+        let is_open = !self.floating_bookings().is_empty() && now.utc.since(plan_start) <= HOSTS_AWAITED;
+        let is_awaited = is_open || self.may_yet_wait(now);
         let hosts_wait = if has_begun { HOSTS_ASKED_EVERY.0 } else { left_ms + HOSTS_ASKED_EVERY.0 };
         let wait = if is_awaited { wait.min(hosts_wait) } else { wait };
         self.watch.next_at = Some(now.monotonic + Millis(wait));
@@ -176,12 +177,15 @@ impl Negotiation {
     }
 
     /// The bookings that are asked for although the reservation has begun: those with a seat that goes on, those that have not acknowledged
-    /// this node, and those with seats whose hosts are open, as far as is known.
+    /// this node, and those with seats whose hosts or windows are open, as far as is known.
     fn asked_after_start(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
         let mut asked = self.unacknowledged_bookings(now);
         asked.extend(self.lasting_bookings(now));
         if self.reserved_plan().is_some_and(|plan| now.utc < plan.end()) {
             asked.extend(self.floating_bookings());
+            if self.may_yet_wait(now) {
+                asked.extend(self.bookings());
+            }
         }
         asked
     }
@@ -192,27 +196,12 @@ impl Negotiation {
     }
 
     /// The reservation, also one of which nothing is known but its plan.
-    fn reservation(&self) -> Option<Cow<'_, Reservation>> {
+    pub(super) fn reservation(&self) -> Option<Cow<'_, Reservation>> {
         match (&self.record.reservation, &self.record.decision) {
             (Some(reservation), _) => Some(Cow::Borrowed(reservation)),
             (None, Decision::Reserved { attempt, plan }) => Some(Cow::Owned(Reservation::of(*attempt, plan))),
             (None, _) => None,
         }
-    }
-
-    /// An answer that names places that cannot be is none.
-    fn with_possible_places(
-        &self,
-        site: &SiteId,
-        attempt: u32,
-        answer: Result<SiteAnswer, String>,
-    ) -> Result<SiteAnswer, String> {
-        if let (Ok(SiteAnswer::Booked { places, .. }), Some(reservation)) = (&answer, self.reservation())
-            && !places.is_empty()
-        {
-            reservation.check_places((attempt, site), places).map_err(|error| error.to_string())?;
-        }
-        answer
     }
 
     /// Whether all that this round learns of a booking counts: it has not begun, or was taken over.
@@ -261,7 +250,7 @@ impl Negotiation {
         answer: Result<SiteAnswer, String>,
     ) {
         let answer = self.with_receipt(site, attempt, answer);
-        let answer = self.with_possible_places(site, attempt, answer);
+        let answer = self.with_possible_seats(site, attempt, answer);
         if let Ok(SiteAnswer::Booked { is_settled, .. }) = &answer {
             // A late answer is not used, but its site is not silent.
             self.watch.silent_since.remove(site);
@@ -283,7 +272,8 @@ impl Negotiation {
         if matches!(&answer, Ok(SiteAnswer::Refused(refusal)) if self.yields_to(now, refusal)) {
             return;
         }
-        if let Ok(SiteAnswer::Booked { seats, places, is_settled, before, others, charged, .. }) = answer {
+        if let Ok(SiteAnswer::Booked { seats, places, is_settled, before, others, charged, wait, .. }) = answer {
+            self.note_wait(wait);
             self.notify_former_coordinator(now, attempt, before.as_ref());
             self.claim_unreported(now, site, &others);
             self.note_charged_before(attempt, site, charged);
@@ -355,7 +345,7 @@ impl Negotiation {
         self.watch.is_new |= is_new;
     }
 
-    fn reservation_mut(&mut self) -> Option<&mut Reservation> {
+    pub(super) fn reservation_mut(&mut self) -> Option<&mut Reservation> {
         if self.record.reservation.is_none()
             && let Decision::Reserved { attempt, plan } = &self.record.decision
         {

@@ -31,6 +31,7 @@ pub(super) fn booked(is_there: bool) -> SiteAnswer {
         charged: Default::default(),
         version: version(1),
         receipt: None,
+        wait: Default::default(),
     }
 }
 
@@ -488,9 +489,9 @@ fn the_hosts_of_floating_seats_are_asked_for_often_until_they_are_known() {
     run.answer("b", Purpose::Confirm, confirmed(7));
     let place_of = |run: &Run| run.negotiation.reserved_plan().unwrap().seats[0].place.clone();
     let with = |place: Place| match booked(true) {
-        SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt, .. } => {
+        SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt, wait, .. } => {
             let places = vec![(SeatNumber(0), place)];
-            Ok(SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt })
+            Ok(SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt, wait })
         }
         other => panic!("{other:?}"),
     };

@@ -229,6 +229,7 @@ fn an_uplink_that_shrinks_leaves_hosts_that_serve_again() {
             charged: Default::default(),
             version: version(1),
             receipt: None,
+            wait: Default::default(),
         };
         run.inspected(due, "a", Ok(told(&[0, 1])));
         // Two of its hosts would put 54 Mbit/s on it.

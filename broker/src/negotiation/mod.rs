@@ -9,7 +9,7 @@
 //! before [`Negotiation::stage`] is shown. Participants that ask are answered from the record on disk
 //! ([`RequestRecord::status_of`]).
 //!
-//! Its parts: `search` finds a plan; `commit` runs the attempts, `quotes` asks what a plan costs the own jobs of its sites; `places` puts what sites give instead into the plan; `receipts` checks what they sign; `releases` repeats what sites have not acknowledged; `guard`
+//! Its parts: `search` finds a plan; `commit` runs the attempts, `quotes` asks what a plan costs the own jobs of its sites; `places` puts what sites give instead into the plan; `receipts` checks what they sign; `releases` repeats what sites have not acknowledged; `waits` takes in what sites tell of reserved seats; `guard`
 //! asks whether a reservation is still whole and repairs it; `ownership` is the change of coordinator; `together` ties the requests of a batch; `record` is what is on disk.
 //!
 //! Invariants: at most one attempt is alive; an attempt is confirmed nowhere before the decision to commit it is on disk; an attempt
@@ -60,6 +60,9 @@ mod tests;
 mod together;
 #[cfg(test)]
 mod together_tests;
+mod waits;
+#[cfg(test)]
+mod waits_tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

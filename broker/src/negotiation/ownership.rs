@@ -89,7 +89,10 @@ impl Takeover {
         let mut seats = Vec::new();
         for (site, part) in &reservation {
             let attempt = numbers[&part.attempt];
-            let of_attempt = by_attempt.entry(attempt).or_insert_with(|| Part { attempt, seats: BTreeSet::new() });
+            let of_attempt = by_attempt.entry(attempt).or_insert_with(|| Part::of(attempt, BTreeSet::new()));
+            if may_have_waited(request, part, site) {
+                of_attempt.wait = part.wait;
+            }
             for Grant { seat: number, place, window, amounts, agreed } in part.grants.iter().cloned() {
                 of_attempt.seats.insert(number);
                 seats.push(Seat { number, site: site.clone(), place, window, amounts, agreed });
@@ -217,6 +220,12 @@ fn is_as_asked(demand: &Demand, grant: &Grant) -> bool {
         Length::Work(_) => true,
     };
     is_as_long && demand.per_host().iter().all(|(name, least)| amount_of(&grant.amounts, name) >= *least)
+}
+
+/// Whether a site may have let its seats begin so much later than it has confirmed. Of others what it says is not believed.
+fn may_have_waited(request: &Request, part: &FoundBooking, site: &SiteId) -> bool {
+    let slack = request.shape(part.variant.shape).map(Demand::slack).unwrap_or_default();
+    part.wait <= slack && part.participants.as_slice() == std::slice::from_ref(site)
 }
 
 fn start_of((_, part): &Reported) -> Option<Time> {

@@ -26,7 +26,14 @@ fn what_another_entry_point_made_is_taken_over_checked_and_made_whole() {
     let old = AttemptId { entry_point: site("gone"), request: record.id.clone(), attempt: 1 };
     let grants = vec![crate::protocol::Grant::from(&plan.seats[0])];
     let participants = vec![site("a"), site("b")];
-    let part = FoundBooking { attempt: old.clone(), variant: Default::default(), grants, participants, statement };
+    let part = FoundBooking {
+        wait: Default::default(),
+        attempt: old.clone(),
+        variant: Default::default(),
+        grants,
+        participants,
+        statement,
+    };
     let taken = record.clone().take_over(&heard(&[(site("a"), part)])).unwrap();
     assert_eq!(record.take_over(&LookupAnswers::default()), Err(TakeOverError::Nothing));
 
@@ -92,9 +99,19 @@ fn a_takeover_is_reported_when_every_site_knows_the_outcome() {
 /// The site has its part; settled once the takeover is committed there.
 fn acknowledged(is_settled: bool) -> Result<SiteAnswer, String> {
     match booked(true) {
-        SiteAnswer::Booked { seats, before, others, version, .. } => {
+        SiteAnswer::Booked { seats, before, others, version, wait, .. } => {
             let (charged, receipt) = (Default::default(), None);
-            Ok(SiteAnswer::Booked { seats, places: Vec::new(), is_settled, before, others, charged, version, receipt })
+            Ok(SiteAnswer::Booked {
+                seats,
+                places: Vec::new(),
+                is_settled,
+                before,
+                others,
+                charged,
+                version,
+                receipt,
+                wait,
+            })
         }
         other => panic!("{other:?}"),
     }
@@ -203,6 +220,7 @@ fn told_seat(
     let statement = std::sync::Arc::new(record.authorization.unwrap().request);
     let amounts = Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))]);
     let part = FoundBooking {
+        wait: Default::default(),
         variant: Default::default(),
         attempt: AttemptId { entry_point: site(entry_point), request: record.id, attempt },
         grants: vec![Grant {
@@ -282,6 +300,7 @@ fn whoever_may_carry_a_request_hears_that_it_is_taken_over() {
         charged: Default::default(),
         version: version(1),
         receipt: None,
+        wait: Default::default(),
     };
     let event =
         |answer| Event::Answer { site: site("d"), attempt: last, purpose: Purpose::Release, answer: Ok(answer) };
@@ -316,6 +335,7 @@ fn what_nobody_had_told_of_is_taken_over_and_given_back() {
             charged: Default::default(),
             version: version(1),
             receipt: None,
+            wait: Default::default(),
         };
         let event = Event::Answer { site: site("b"), attempt: last, purpose: Purpose::Release, answer: Ok(answer) };
         run.negotiation.handle(at(1), event, &mut ());
@@ -433,6 +453,7 @@ fn a_site_that_answers_what_it_was_not_asked_is_not_asked_again_at_once() {
             charged: Default::default(),
             version: version(1),
             receipt: None,
+            wait: Default::default(),
         };
         let event = Event::Answer { site: site("a"), attempt: 1, purpose: Purpose::Release, answer: Ok(answer) };
         run.negotiation.handle(at(now), event, &mut ());
@@ -493,6 +514,7 @@ fn whom_it_was_handed_to_before_is_on_disk_and_told_once_by_the_one_that_acts_no
             charged: Default::default(),
             version: version(1),
             receipt: None,
+            wait: Default::default(),
         };
         run.inspected(due, "a", Ok(answer(every_seat(), Some(site("f")))));
         run.find_at(due, &["a"]);

@@ -192,8 +192,8 @@ fn a_site_with_two_seats_on_one_host_of_a_class_is_not_believed_and_replaced() {
     let bound = |host: &str| Place::Bound { class: class(), host: HostId::new(host).unwrap() };
     let both = |first: Place, second: Place| vec![(SeatNumber(0), first), (SeatNumber(1), second)];
     let told = |places: Places| match guard_tests::booked(true) {
-        SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt, .. } => {
-            Ok(SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt })
+        SiteAnswer::Booked { seats, is_settled, before, others, charged, version, receipt, wait, .. } => {
+            Ok(SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt, wait })
         }
         other => panic!("{other:?}"),
     };
@@ -241,12 +241,13 @@ fn a_seat_that_finds_no_host_to_begin_on_is_lost_although_the_reservation_has_be
     run.answer("a", Purpose::Confirm, SiteAnswer::Confirmed { places, version: version(7), receipt: None });
     let due = run.wake();
     assert!(run.negotiation.reserved_plan().unwrap().start <= at(due).utc);
-    let SiteAnswer::Booked { is_settled, before, others, charged, version, receipt, .. } = guard_tests::booked(true)
+    let SiteAnswer::Booked { is_settled, before, others, charged, version, receipt, wait, .. } =
+        guard_tests::booked(true)
     else {
         panic!()
     };
     let (seats, places) = (vec![SeatNumber(1)], vec![(SeatNumber(1), floats("h"))]);
-    let answer = SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt };
+    let answer = SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt, wait };
     run.inspected(due, "a", Ok(answer));
     assert_eq!(run.lost(), 1);
     assert!(run.wanted().iter().all(|what| !what.starts_with("find")), "too late to repair: {:?}", run.wanted());

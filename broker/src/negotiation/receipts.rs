@@ -49,15 +49,17 @@ impl Negotiation {
         answer: Result<SiteAnswer, String>,
     ) -> Result<SiteAnswer, String> {
         let Some(check) = &self.receipts else { return answer };
+        let reservation = self.record.reservation.as_ref();
         let grants = |plan: &Plan, wanted: &dyn Fn(&Seat) -> bool| -> Vec<Grant> {
-            // A receipt names what was promised.
+            // A receipt names what was promised, wherever and whenever it is now.
+            let wait = reservation.map(|reservation| reservation.wait_of(attempt)).unwrap_or_default();
             let promised = |seat: &Seat| {
                 let grant = Grant::from(seat);
-                Grant { place: Place::Host(grant.place.promised().clone()), ..grant }
+                let (place, window) = (Place::Host(grant.place.promised().clone()), grant.window.earlier(wait));
+                Grant { place, window, ..grant }
             };
             plan.seats.iter().filter(|seat| seat.site == *site && wanted(seat)).map(promised).collect()
         };
-        let reservation = self.record.reservation.as_ref();
         let (receipt, expected, is_whole) = match (&self.state, &answer, reservation) {
             (State::Confirming { plan, .. }, Ok(SiteAnswer::Confirmed { receipt, .. }), _) => {
                 (receipt, grants(plan, &|_| true), true)

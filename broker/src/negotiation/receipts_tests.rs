@@ -170,6 +170,7 @@ fn who_takes_a_reservation_over_has_its_receipts_before_it_is_reported() {
             charged,
             version: version(1),
             receipt,
+            wait: Default::default(),
         })
     };
     run.negotiation.handle(at(1), Event::Check, &mut ());

@@ -17,8 +17,8 @@ use crate::{
     objective,
     plan::{Place, Plan, Seat},
     protocol::Places,
-    request::{ObjectiveKind, Request},
-    time::Time,
+    request::{ObjectiveKind, Request, StartWindow},
+    time::{Span, Time},
 };
 
 /// The seats of a reservation that one attempt has reserved.
@@ -28,6 +28,16 @@ pub struct Part {
     pub attempt: u32,
     /// Its seats.
     pub seats: BTreeSet<SeatNumber>,
+    /// For how long they have waited for own jobs of their site: they begin and end so much later than it has confirmed.
+    #[serde(default, skip_serializing_if = "Span::is_zero")]
+    pub wait: Span,
+}
+
+impl Part {
+    /// Seats that begin as they were confirmed.
+    pub(super) fn of(attempt: u32, seats: BTreeSet<SeatNumber>) -> Part {
+        Part { attempt, seats, wait: Span::default() }
+    }
 }
 
 /// Why a seat is lost.
@@ -56,6 +66,11 @@ pub(super) enum WrongPlaces {
         host: HostId,
     },
 }
+
+/// Why a site that says that its seats begin later is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it lets seats begin {0} later, which it must not")]
+pub(super) struct WrongWait(Span);
 
 /// How lost seats are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,7 +104,7 @@ pub struct Reservation {
 impl Reservation {
     /// The reservation that one attempt has made.
     pub(super) fn of(attempt: u32, plan: &Plan) -> Reservation {
-        let part = Part { attempt, seats: numbers_of(&plan.seats) };
+        let part = Part::of(attempt, numbers_of(&plan.seats));
         Reservation {
             plan: plan.clone(),
             parts: vec![part],
@@ -172,6 +187,61 @@ impl Reservation {
         is_new && !seat.place.is_floating()
     }
 
+    /// For how long the seats of an attempt have waited for own jobs of their site, as far as is known.
+    pub(super) fn wait_of(&self, attempt: u32) -> Span {
+        let part = self.parts.iter().find(|part| part.attempt == attempt);
+        part.map(|part| part.wait).unwrap_or_default()
+    }
+
+    /// How much later than reserved it begins; nothing once hosts of it were replaced, since these begin as reserved.
+    #[must_use]
+    pub fn wait(&self) -> Span {
+        match self.parts.as_slice() {
+            [part] => part.wait,
+            _ => Span::default(),
+        }
+    }
+
+    /// Whether its seats may yet be told to begin later: all were reserved by one attempt at one site, and their user has granted slack.
+    pub(super) fn may_wait(&self, request: &Request) -> bool {
+        let [part] = self.parts.as_slice() else { return false };
+        let Some(demand) = request.shape(self.plan.shape) else { return false };
+        let is_whole = part.seats.len() == demand.seats() && self.bookings().len() == 1;
+        is_whole && part.wait.is_zero() && !demand.slack().is_zero()
+    }
+
+    /// Checks that a site may have let its seats of an attempt begin so much later than it has confirmed.
+    ///
+    /// # Errors
+    /// [`WrongWait`] where its user has not granted that.
+    pub(super) fn check_wait(&self, attempt: u32, wait: Span, request: &Request) -> Result<(), WrongWait> {
+        if wait == self.wait_of(attempt) || wait.is_zero() {
+            return Ok(());
+        }
+        let StartWindow { latest, deadline, .. } = request.window();
+        let (start, end) = (self.plan.start + wait, self.plan.end() + wait);
+        let is_granted = request.shape(self.plan.shape).is_some_and(|demand| wait <= demand.slack())
+            && latest.is_none_or(|latest| start <= latest)
+            && deadline.is_none_or(|deadline| end <= deadline);
+        if self.may_wait(request) && is_granted { Ok(()) } else { Err(WrongWait(wait)) }
+    }
+
+    /// Notes that the seats of its only attempt begin so much later than was confirmed, which was checked; whether that is new.
+    pub(super) fn begin_later(&mut self, wait: Span) -> bool {
+        let [part] = self.parts.as_mut_slice() else { return false };
+        if wait.is_zero() || !part.wait.is_zero() {
+            return false;
+        }
+        part.wait = wait;
+        let plan = &mut self.plan;
+        plan.start = plan.start + wait;
+        plan.seats.iter_mut().for_each(|seat| seat.window = seat.window.later(wait));
+        // What is proven is proven of the time without the wait.
+        plan.objective = objective::unproven(plan.objective.kind, plan.start, &plan.seats);
+        plan.start_proven = false;
+        true
+    }
+
     /// The bookings with seats that are there and float.
     pub(super) fn floating_bookings(&self) -> Vec<(u32, SiteId)> {
         let floats = |seat: &&Seat| seat.place.is_floating() && !self.is_lost(seat.number);
@@ -202,7 +272,7 @@ impl Reservation {
                     part.seats.retain(|number| !self.lost.contains_key(number));
                 }
                 self.parts.retain(|part| !part.seats.is_empty());
-                self.parts.push(Part { attempt, seats: numbers_of(&new.seats) });
+                self.parts.push(Part::of(attempt, numbers_of(&new.seats)));
                 // Nothing is known of better seats; a start that was the earliest still is.
                 if self.plan.objective.kind != ObjectiveKind::Start {
                     self.plan.objective = objective::unproven(self.plan.objective.kind, self.plan.start, &seats);

@@ -59,6 +59,7 @@ pub(super) fn told(
         agreed: Default::default(),
     };
     let part = FoundBooking {
+        wait: Default::default(),
         attempt: AttemptId { entry_point: site("gone"), request: record.id, attempt },
         variant,
         grants: vec![grant],
@@ -249,6 +250,7 @@ pub(super) fn booked(seat: Option<u32>) -> SiteAnswer {
         charged: Default::default(),
         version: version(1),
         receipt: None,
+        wait: Default::default(),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     host::Host,
     ids::{HostId, SiteId, tail_of},
     protocol::{HoldRequest, hull},
-    time::{Time, Window},
+    time::{Span, Time, Window},
 };
 
 /// Most chains remembered as verified, and their bytes.
@@ -297,6 +297,15 @@ impl Gate {
             return Err(Denial::new(Rule::Revoked, format!("{whose}: {} is revoked", subject.brief())));
         }
         Ok(Some(holder))
+    }
+
+    /// How much later a permitted window may be, so that it would be permitted too.
+    #[must_use]
+    pub fn may_be_later(&self, permit: &Permit, window: Window, now: Time) -> Span {
+        let reaches = [self.policy.max_reach, permit.limits.max_reach_s].into_iter().flatten();
+        let reaches = reaches.map(|reach| (now + reach).since(window.end));
+        let hours = self.policy.hours.map(|hours| hours.left_after(window));
+        reaches.chain(hours).min().unwrap_or(Span(u64::MAX))
     }
 
     fn check_policy(&self, permit: &Permit, window: Window, now: Time) -> Result<(), Denial> {

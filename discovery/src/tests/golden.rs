@@ -182,9 +182,11 @@ fn answers() -> Vec<WireAnswer> {
             charged: Cost(12_500),
             version: version(),
             receipt: Some(Arc::new(statement())),
+            wait: Span(600),
         },
         SiteAnswer::Found {
             parts: vec![FoundBooking {
+                wait: Span(600),
                 variant: Default::default(),
                 attempt: attempt.clone(),
                 grants: grants.clone(),

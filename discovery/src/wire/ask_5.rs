@@ -206,8 +206,8 @@ fn write_site_answer(answer: &SiteAnswer) -> Written {
         SiteAnswer::Released { version, charged } => (Answer::Released, encode(&(version, charged))),
         SiteAnswer::Settled => (Answer::Settled, encode(&())),
         SiteAnswer::Status { decision, booking } => (Answer::Status, encode(&(decision, booking))),
-        SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt } => {
-            (Answer::Booked, encode(&(seats, places, is_settled, before, others, charged, version, receipt)))
+        SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt, wait } => {
+            (Answer::Booked, encode(&(seats, places, is_settled, before, others, charged, version, receipt, wait)))
         }
         SiteAnswer::Found { parts, is_coordinated, version } => {
             (Answer::Found, encode(&(parts, is_coordinated, version)))
@@ -314,8 +314,8 @@ fn read_site_answer(kind: Answer, body: &[u8]) -> Result<SiteAnswer, DecodeError
             SiteAnswer::Status { decision, booking }
         }
         Answer::Booked => {
-            let (seats, places, is_settled, before, others, charged, version, receipt) = told(body)?;
-            SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt }
+            let (seats, places, is_settled, before, others, charged, version, receipt, wait) = told(body)?;
+            SiteAnswer::Booked { seats, places, is_settled, before, others, charged, version, receipt, wait }
         }
         Answer::Found => {
             let (parts, is_coordinated, version) = told(body)?;

@@ -1,6 +1,6 @@
 //! A request as the API shows it.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use broker::{
     cost::Cost,
@@ -11,7 +11,7 @@ use broker::{
     request::Request,
     resources::Amounts,
     scale::Factor,
-    time::Time,
+    time::{Span, Time},
     variant::Variant,
 };
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,9 @@ use crate::{
 };
 
 /// A request at its entry point; `docs/api.md` says what its keys mean.
+/// So long after its start the coordinator of a reservation that may wait has heard whether it does.
+const WAIT_TOLD_IN: Span = Span(5);
+
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RequestView {
     pub id: RequestId,
@@ -174,6 +177,10 @@ pub struct ReservationView {
     pub start: Time,
     /// Of its last host.
     pub end: Time,
+    /// How much later than reserved it begins, so that an own job of its site can end; left out when it does not.
+    #[serde(default, skip_serializing_if = "Span::is_zero")]
+    #[schema(value_type = u64)]
+    pub wait: Span,
     #[schema(value_type = schema::ObjectiveValue)]
     pub objective: ObjectiveValue,
     /// What its hosts cost together, in thousandths of a credit; left out when that is nothing. What lengthens it has its own.
@@ -256,6 +263,16 @@ pub fn round_of<'a>(record: &'a RequestRecord, plan: &Plan) -> Option<&'a Round>
 }
 
 impl RequestView {
+    /// When it is certain that its reservation begins: where it may yet wait for own jobs of its site, a while after its start, in which its
+    /// coordinator hears of that.
+    pub fn begins_at(&self) -> Option<Time> {
+        let reservation = self.reservation.as_ref()?;
+        let may_wait = reservation.wait.is_zero() && !self.request.demand().slack().is_zero();
+        let sites: BTreeSet<&SiteId> = reservation.hosts.iter().map(|host| &host.site).collect();
+        let later = if may_wait && sites.len() == 1 { WAIT_TOLD_IN } else { Span::default() };
+        Some(reservation.start + later)
+    }
+
     /// Shows a request at `now_ms` (Unix milliseconds). `words_of` gives what sites say of themselves.
     pub fn new(family: &Family, now_ms: u64, words_of: impl Fn(&SiteId) -> SiteWords) -> RequestView {
         let Family { snapshot, parts, extends } = family;
@@ -265,6 +282,7 @@ impl RequestView {
             scale: record.request.demand().scale().map(|_| plan.scale),
             start: plan.start,
             end: end_with(snapshot, parts).unwrap_or(plan.end()),
+            wait: record.reservation.as_ref().map(Reservation::wait).unwrap_or_default(),
             objective: plan.objective,
             cost: plan.cost(),
             price: record.request.budget().and_then(|budget| price_text(plan, Some(budget), round_of(record, plan))),

@@ -131,7 +131,7 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
     match key.kind {
         Kind::Label => name().description(about).schema_type(of(Type::String)).into(),
         Kind::Count(most) => integer(1, most.into()),
-        Kind::Span => integer(1, Time::MAX.0),
+        Kind::Span(most) => integer(1, i64::try_from(most.0).unwrap_or(i64::MAX)),
         Kind::Time => integer(0, Time::MAX.0),
         Kind::Speed => integer(1, u32::MAX.into()),
         Kind::Credits => integer(0, i64::try_from(Cost::MAX.0 - 1).unwrap_or(i64::MAX)),
@@ -184,7 +184,7 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
 /// What the numbers of a kind count.
 fn unit_of(kind: Kind) -> &'static str {
     match kind {
-        Kind::Span => ", in seconds",
+        Kind::Span(_) => ", in seconds",
         Kind::Time => " (Unix seconds)",
         Kind::Amounts => ", in base units",
         Kind::Speed => ", in thousandths of the reference speed",

@@ -58,6 +58,12 @@ pub fn reservation_text(head: &str, (reservation, is_within_budget): (&Reservati
         format_time(reservation.end, &look.zone),
         format_span(reservation.end.since(reservation.start)),
     );
+    if !reservation.wait.is_zero() {
+        text.push_str(&format!(
+            "  {} later than reserved: an own job of its site can end\n",
+            format_span(reservation.wait)
+        ));
+    }
     for ((site, name), hosts) in sites {
         let hosts: Vec<_> = hosts.iter().map(|grant| grant_text(grant, reservation.end, look)).collect();
         text.push_str(&format!("  {}: {}\n", safe(&site_text(site, name)), hosts.join("; ")));

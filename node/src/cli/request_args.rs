@@ -43,7 +43,7 @@ fn flag_of(key: &'static Key) -> Option<Arg> {
     Some(match key.kind {
         Kind::Label => flag.value_name("LABEL"),
         Kind::Count(_) => flag.value_name("COUNT").value_parser(clap::value_parser!(u32)),
-        Kind::Span => flag.value_name("DURATION"),
+        Kind::Span(_) => flag.value_name("DURATION"),
         Kind::Time => flag.value_name("TIME").num_args(1..=2).action(ArgAction::Append),
         Kind::Amounts => flag.value_name("RESOURCE=AMOUNT").value_delimiter(',').action(ArgAction::Append),
         Kind::Attributes => flag.value_name("KEY=VALUE").action(ArgAction::Append),

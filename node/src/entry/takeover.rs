@@ -212,6 +212,7 @@ mod tests {
             labels: Labels::default(),
         };
         FoundBooking {
+            wait: Default::default(),
             variant: Default::default(),
             attempt: AttemptId { entry_point: site(entry_point), request: id.clone(), attempt: 1 },
             grants: Vec::new(),

@@ -50,8 +50,12 @@ pub fn next(view: &RequestView, told: &Told, now: Time) -> Option<(NoticeEvent, 
     if lost.is_empty() && !told.lost.is_empty() {
         return Some((NoticeEvent::Repaired, Told { lost, ..told.clone() }));
     }
+    if reservation.wait > told.wait {
+        let heard = if reservation.start > now { Heard::Reserved } else { told.heard };
+        return Some((NoticeEvent::Later, Told { heard, wait: reservation.wait, ..told.clone() }));
+    }
     // What has no host left begins for nobody.
-    let begins = told.heard == Heard::Reserved && reservation.start <= now && !are_all;
+    let begins = told.heard == Heard::Reserved && view.begins_at().is_some_and(|start| start <= now) && !are_all;
     begins.then(|| hears(NoticeEvent::Start, Heard::Started)).flatten()
 }
 
@@ -67,7 +71,7 @@ pub fn known_of(view: &RequestView, now: Time) -> Told {
 /// When time alone gives something to tell.
 pub fn next_moment(view: &RequestView, now: Time) -> Option<Time> {
     let reservation = view.reservation.as_ref().filter(|_| view.state.is_reserved())?;
-    [reservation.start, reservation.end].into_iter().filter(|at| *at > now).min()
+    [view.begins_at().unwrap_or(reservation.start), reservation.end].into_iter().filter(|at| *at > now).min()
 }
 
 /// The hosts of a reservation that are lost.
@@ -129,7 +133,7 @@ impl Notice<'_> {
 
 #[cfg(test)]
 mod tests {
-    use broker::negotiation::Loss;
+    use broker::{negotiation::Loss, time::Span};
 
     use super::*;
     use crate::api::samples::view;
@@ -184,6 +188,28 @@ mod tests {
         ];
         let expected = ["reserved", "degraded", "degraded", "repaired", "lost", "repaired", "start"];
         assert_eq!(told(&losses), expected);
+    }
+
+    #[test]
+    fn a_later_start_is_told_before_it_and_the_start_only_then() {
+        let patient = |wait: u64| {
+            let mut view = with(RequestState::Confirmed, &[]);
+            view.request = serde_json::from_str(r#"{"hosts":1,"duration":7200,"slack":600}"#).unwrap();
+            let reservation = view.reservation.as_mut().unwrap();
+            reservation.hosts.truncate(1);
+            reservation.start = DURING + Span(wait);
+            reservation.wait = Span(wait);
+            view
+        };
+        assert_eq!(next_moment(&patient(0), BEFORE), Some(DURING + Span(5)));
+        let in_time = [(patient(0), BEFORE), (patient(0), DURING), (patient(60), DURING + Span(4))];
+        assert_eq!(told(&in_time), ["reserved", "later"]);
+        let begins = (patient(60), DURING + Span(60));
+        assert_eq!(told(&[&in_time[..], std::slice::from_ref(&begins)].concat()), ["reserved", "later", "start"]);
+        // A site that was silent for long.
+        let late = [(patient(0), DURING + Span(5)), (patient(60), DURING + Span(7)), begins];
+        assert_eq!(told(&late), ["reserved", "start", "later", "start"]);
+        assert_eq!(told(&[(patient(0), DURING + Span(5)), (patient(0), DURING + Span(9))]), ["reserved", "start"]);
     }
 
     #[test]

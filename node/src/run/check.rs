@@ -166,11 +166,13 @@ pub fn usable_seat<B: Books>(
         return Err(NotNow::NoSeat { request, seat });
     }
     let confirmed = of_seat.find(|booking| !booking.is_held());
+    let may_wait = confirmed.is_some_and(|booking| !booking.slack.is_zero());
     let grant =
         confirmed.and_then(|booking| Some((&booking.attempt, booking.grants.iter().find(|grant| grant.seat == seat)?)));
     let (attempt, grant) = grant.ok_or_else(|| NotNow::NotConfirmed { request: request.clone() })?;
     let Window { start, end } = grant.window;
-    if now < start {
+    // What may yet wait for own jobs does not begin before that is settled.
+    if now < start || may_wait {
         return Err(NotNow::Early { request, seat, start, now });
     }
     if now >= end {

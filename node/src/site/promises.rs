@@ -55,6 +55,8 @@ pub fn windows(grants: &[Grant]) -> Vec<Window> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Reserved,
+    /// Its seats begin later than they were reserved for.
+    Waits,
     GivenBack,
     Ended,
 }
@@ -117,7 +119,9 @@ impl Promises {
             if !grants.is_empty() {
                 known.seats = windows(grants);
             }
-            return None;
+            let waits = known.window.start < window.start;
+            known.window = *window;
+            return waits.then(|| News { turn: Turn::Waits, attempt: attempt.clone(), promise: known.clone() });
         }
         if user_key.is_none() || grants.is_empty() {
             return None;
@@ -175,6 +179,9 @@ impl News {
         let coordinator = &self.attempt.entry_point;
         of_request(&self.attempt.request).in_scope(|| match self.turn {
             Turn::Reserved => info!(user, hosts, from, until, %coordinator, "hosts of this site are reserved"),
+            Turn::Waits => {
+                info!(user, hosts, from, until, "a user's reservation begins later, when own jobs have ended");
+            }
             Turn::GivenBack => info!(user, hosts, from, until, "hosts of this site are given back"),
             Turn::Ended => info!(user, hosts, from, until, "the time of a user on hosts of this site is over"),
         });
@@ -187,6 +194,7 @@ mod tests {
         ids::{SeatNumber, SiteId},
         plan::Place,
         resources::Amounts,
+        time::Span,
     };
 
     use super::*;
@@ -219,6 +227,8 @@ mod tests {
             lost: Vec::new(),
             talk: None,
             network: None,
+            slack: Default::default(),
+            wait: Default::default(),
         }
     }
 
@@ -232,10 +242,13 @@ mod tests {
         assert_eq!(turn(&Record::Put(BookingRecord { settled: true, ..one.clone() }), 50), None, "the same promise");
         let (_, many) = turn(&Record::Put(other.clone()), 50).unwrap();
         assert!(many.ends_with("h15 and 2 more"), "{many}");
+        let later = BookingRecord { window: one.window.later(Span(50)), ..one.clone() };
+        assert_eq!(turn(&Record::PutAll(vec![put("own", 1, false), later.clone()]), 100).unwrap().0, Turn::Waits);
+        assert_eq!(turn(&Record::Put(later), 100), None, "told once");
         assert_eq!(turn(&Record::Put(put("own", 1, false)), 50), None);
         assert_eq!(turn(&Record::Remove(put("own", 1, false).attempt), 50), None);
-        assert_eq!(turn(&Record::Remove(one.attempt.clone()), 150).unwrap().0, Turn::GivenBack);
-        assert_eq!(turn(&Record::Remove(one.attempt), 150), None);
+        assert_eq!(turn(&Record::Remove(one.attempt.clone()), 249).unwrap().0, Turn::GivenBack);
+        assert_eq!(turn(&Record::Remove(one.attempt), 249), None);
         assert_eq!(turn(&Record::Remove(other.attempt), 200).unwrap().0, Turn::Ended);
     }
 

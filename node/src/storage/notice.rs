@@ -4,7 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use broker::ids::{HostId, RequestId, SeatNumber, SiteId};
+use broker::{
+    ids::{HostId, RequestId, SeatNumber, SiteId},
+    time::Span,
+};
 use serde::{Deserialize, Serialize};
 
 /// What people are told of.
@@ -21,6 +24,8 @@ pub enum NoticeEvent {
     Lost,
     /// Hosts are there again for all that were lost.
     Repaired,
+    /// Its window begins later than was told.
+    Later,
     /// Its window has begun.
     Start,
     /// Its window is over.
@@ -38,6 +43,7 @@ impl NoticeEvent {
             NoticeEvent::Degraded => "degraded",
             NoticeEvent::Lost => "lost",
             NoticeEvent::Repaired => "repaired",
+            NoticeEvent::Later => "later",
             NoticeEvent::Start => "start",
             NoticeEvent::End => "end",
             NoticeEvent::Cancelled => "cancelled",
@@ -63,6 +69,9 @@ pub struct Told {
     pub heard: Heard,
     /// The seats that are lost, each with the host that it had.
     pub lost: BTreeSet<(SeatNumber, SiteId, HostId)>,
+    /// How much later than reserved it begins.
+    #[serde(default, skip_serializing_if = "Span::is_zero")]
+    pub wait: Span,
 }
 
 /// A notice that has not been taken yet.
@@ -121,7 +130,7 @@ mod tests {
         let begun = |record: &NoticeRecord| (record.number, record.begun.as_ref().map(|begun| begun.tries));
         let lost = |host: &str| {
             let seat = (SeatNumber(0), SiteId::new("s").unwrap(), HostId::new(host).unwrap());
-            Told { heard: Heard::Reserved, lost: BTreeSet::from([seat]) }
+            Told { heard: Heard::Reserved, lost: BTreeSet::from([seat]), ..Told::default() }
         };
         record.begin(NoticeEvent::Degraded, &lost("h"));
         record.begin(NoticeEvent::Degraded, &lost("h"));

@@ -127,7 +127,7 @@ impl<'de> DeserializeSeed<'de> for OfKind {
             Kind::Count(_) | Kind::One => {
                 Option::<u32>::deserialize(deserializer)?.map(|count| Raw::Done(count.into()))
             }
-            Kind::Span | Kind::Time => Option::deserialize(deserializer)?.map(Raw::One),
+            Kind::Span(_) | Kind::Time => Option::deserialize(deserializer)?.map(Raw::One),
             Kind::Amounts => Option::deserialize(deserializer)?.map(Raw::Amounts),
             Kind::Attributes => {
                 Option::<Attributes>::deserialize(deserializer)?.map(|all| Raw::Done(all.into_iter().collect()))
@@ -253,7 +253,7 @@ pub fn parse(file: &Path, text: &str, syntax: Syntax, writer: Writer, now: &Zone
 pub fn typed(kind: Kind, text: &str, now: &Zoned) -> Result<Value, String> {
     Ok(match kind {
         Kind::Count(_) | Kind::One => text.parse::<u32>().map_err(|error| error.to_string())?.into(),
-        Kind::Span => parse_span(text).map(seconds_of).map_err(|error| error.to_string())?.into(),
+        Kind::Span(_) => parse_span(text).map(seconds_of).map_err(|error| error.to_string())?.into(),
         Kind::Time => parse_time(text, now).map_err(|error| error.to_string())?.0.into(),
         Kind::Speed => parse_speed(text)?.thousandths().into(),
         Kind::Scale => parse_scale(text)?.into_iter().map(u32::from).collect(),

@@ -3,7 +3,10 @@
 //! Invariant: it has every key of [`RequestDocument`](broker::request::RequestDocument), and no other. What else a new key
 //! needs is its meaning, in the core.
 
-use broker::request::MAX_HOSTS;
+use broker::{
+    request::{MAX_HOSTS, SLACK_MAX},
+    time::Span,
+};
 
 /// What the value of a key is: how people write it, how programs do, and how it is described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,8 +15,8 @@ pub enum Kind {
     Label,
     /// A whole number from 1 to this.
     Count(u32),
-    /// A duration; for programs, seconds.
-    Span,
+    /// A duration, at most this long; for programs, seconds.
+    Span(Span),
     /// A time; for programs, Unix seconds.
     Time,
     /// Amounts with units by resource; for programs, base units.
@@ -66,11 +69,11 @@ pub const KEYS: &[Key] = &[
     Key { short: Some('N'), ..key("hosts", Kind::Count(MAX_HOSTS), "hosts", "How many hosts", "") },
     Key {
         short: Some('t'),
-        ..key("duration", Kind::Span, "duration", "How long", ", such as 2:00:00, 2h30m or 90min")
+        ..key("duration", Kind::Span(Span::MAX), "duration", "How long", ", such as 2:00:00, 2h30m or 90min")
     },
     key(
         "work",
-        Kind::Span,
+        Kind::Span(Span::MAX),
         "work",
         "How long at reference speed, in place of the duration",
         "; faster hosts end earlier",
@@ -117,6 +120,13 @@ pub const KEYS: &[Key] = &[
     key("speed_min", Kind::Speed, "speed-min", "Least speed of every host", ", such as 1.5 (times the reference)"),
     key("exclusive", Kind::Flag, "exclusive", "Take whole hosts, and only free ones", ""),
     key("sites_max", Kind::Count(u32::MAX), "sites-max", "Hosts of at most so many sites", ""),
+    key(
+        "slack",
+        Kind::Span(SLACK_MAX),
+        "slack",
+        "How much later than reserved all hosts may begin where that lets own jobs of their one site end",
+        ", such as 10m; within the window",
+    ),
     key(
         "effort",
         Kind::Choice("EFFORT", &["fast", "balanced", "thorough"]),

@@ -115,6 +115,8 @@ pub enum Canary {
     OwnJobsStopped,
     /// Sites do not see that only what is held is in the way of a job that is to stop.
     HoldsStopJobs,
+    /// A site writes down that a reservation waits for longer than its user grants.
+    WaitsTooLong,
     /// Sites hold what they are asked a quote for.
     QuoteHolds,
     /// The plan of the owner's jobs does not see what is promised.

@@ -55,6 +55,8 @@ figures! {
     rearranged: "rearranged",
     /// Seats that were bound to a host of their class.
     bound: "bound",
+    /// Reservations that have waited for own jobs.
+    waited: "waited",
     /// Times that an owner took something away.
     shrinks: "shrinks",
     /// Of these, times that a reservation had begun on what was taken away.

@@ -48,6 +48,7 @@ mod scales;
 pub mod scripted;
 mod shapes;
 mod shares;
+mod slacks;
 #[cfg(test)]
 mod tests;
 mod together;

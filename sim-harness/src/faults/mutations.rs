@@ -31,6 +31,8 @@ use super::{
 
 /// Higher than any term that a user signs.
 const HIGHER: u64 = 1 << 60;
+/// Longer than any slack of a user.
+const TOO_LONG: Span = Span(7_200);
 /// How long what is forged is valid.
 const VALID: Span = Span(10_000_000);
 
@@ -164,6 +166,7 @@ pub fn forgets_to_give_up(grid: &mut Grid, node: usize, to: usize, body: &Body) 
             charged: Default::default(),
             version,
             receipt: None,
+            wait: Default::default(),
         },
         _ => SiteAnswer::Released { version, charged: Default::default() },
     };
@@ -197,6 +200,20 @@ pub fn forget_moves(record: &mut Record) {
         && let Some(last) = all.pop()
     {
         *record = Record::Put(last);
+    }
+}
+
+/// What has waited begins later than its user grants.
+pub fn wait_too_long(record: &mut Record) {
+    let all = match record {
+        Record::Put(one) => std::slice::from_mut(one),
+        Record::PutAll(all) => all,
+        _ => return,
+    };
+    for booking in all.iter_mut().filter(|booking| !booking.wait.is_zero()) {
+        booking.wait = Span(booking.wait.0 + TOO_LONG.0);
+        booking.window = booking.window.later(TOO_LONG);
+        booking.grants.iter_mut().for_each(|grant| grant.window = grant.window.later(TOO_LONG));
     }
 }
 

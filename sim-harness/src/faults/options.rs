@@ -16,7 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     batches::Batches, canary::Canary, classes::Classes, demands::Demands, drains::Drains, hoards::Hoards, links::Links,
-    money::Money, queues::Queues, scales::Scales, shapes::Shapes, shares::Shares,
+    money::Money, queues::Queues, scales::Scales, shapes::Shapes, shares::Shares, slacks::Slacks,
 };
 
 /// How long sites remember an attempt that is over.
@@ -137,6 +137,8 @@ pub struct Options {
     pub shapes: Option<Shapes>,
     /// Which requests are moldable.
     pub scales: Option<Scales>,
+    /// How much later requests may begin.
+    pub slacks: Option<Slacks>,
     /// Requests that are planned together.
     pub batches: Option<Batches>,
     /// Which sites are emptied, and when.
@@ -222,6 +224,7 @@ impl Options {
             links: None,
             shapes: None,
             scales: None,
+            slacks: None,
             batches: None,
             drains: None,
             shares: None,

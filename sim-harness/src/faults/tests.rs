@@ -10,12 +10,12 @@ use super::{
     runner::{replay_command, run_seed, run_seeds},
     trial::{
         CLASSED_FROM, DRAINED_FROM, HARDEST_FROM, HOARDED_FROM, LINKED_FROM, PRICED_FROM, QUEUED_FROM, SCALED_FROM,
-        SHAPED_FROM, TIED_FROM,
+        SHAPED_FROM, TIED_FROM, WAITED_FROM,
     },
 };
 
 /// From where seeds are run: each range has what the one before has, and more.
-const RANGES: [u64; 11] = [
+const RANGES: [u64; 12] = [
     0,
     HARDEST_FROM,
     PRICED_FROM,
@@ -27,6 +27,7 @@ const RANGES: [u64; 11] = [
     CLASSED_FROM,
     QUEUED_FROM,
     SCALED_FROM,
+    WAITED_FROM,
 ];
 /// Seeds within which every deliberate fault is found in one of the [`RANGES`].
 const FOUND_WITHIN: u64 = 200;

@@ -34,6 +34,7 @@ use super::{
     scales::Scales,
     shapes::Shapes,
     shares::Shares,
+    slacks::Slacks,
     user_actions,
     users::Report,
     world::World,
@@ -52,6 +53,8 @@ const MONEY: u64 = 0x0000_c3ed_1750;
 const SHAPES: u64 = 0x5ba9_e500_5eed;
 /// With this the seed of a run becomes that of its generators of factors.
 const SCALES: u64 = 0x5ca1_e500_5eed;
+/// With this the seed of a run becomes that of its generators of slacks.
+const SLACKS: u64 = 0x51ac_c500_5eed;
 /// With this the seed of a run becomes that of its generators of links.
 const LINKS: u64 = 0x0017_4c5a_5eed;
 /// With this the seed of a run becomes that of its generators of batches.
@@ -93,6 +96,8 @@ pub const CLASSED_FROM: u64 = 20 * PRICED_FROM;
 pub const QUEUED_FROM: u64 = 30 * PRICED_FROM;
 /// From this seed on some requests are moldable, in half of the seeds.
 pub const SCALED_FROM: u64 = 40 * PRICED_FROM;
+/// From this seed on users of most requests may wait, and owners bear that jobs are stopped.
+pub const WAITED_FROM: u64 = 50 * PRICED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -141,6 +146,10 @@ impl Trial {
         options.scales = (seed >= SCALED_FROM).then(|| Scales::draw(seed ^ SCALES)).flatten();
         options.hoards = (seed >= HOARDED_FROM).then(|| Hoards::draw(seed ^ HOARDS)).flatten();
         options.queues = (seed >= QUEUED_FROM).then(|| Queues::draw(seed ^ QUEUES)).flatten();
+        options.slacks = (seed >= WAITED_FROM).then(|| Slacks::of(seed ^ SLACKS));
+        if options.slacks.is_some() {
+            options.queues = Some(Queues::patient(seed ^ QUEUES));
+        }
         options.classes = (seed >= CLASSED_FROM).then(|| Classes::of(seed ^ CLASSES));
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
@@ -303,6 +312,10 @@ impl Trial {
             })
             .map(|request| match &grid.options.scales {
                 Some(scales) => scales.vary(number, request),
+                None => request,
+            })
+            .map(|request| match &grid.options.slacks {
+                Some(slacks) => slacks.vary(number, request),
                 None => request,
             })
     }

@@ -12,7 +12,7 @@ use broker::{
     plan::Seat,
     protocol::{AttemptId, ChangeKind, Grant, LedgerVersion, ScheduleChange},
     schedule::Schedule,
-    time::Now,
+    time::{Now, Span, Window},
 };
 
 use super::{lapses::Lapses, names, node::Node};
@@ -26,6 +26,9 @@ pub struct Shown {
     /// Bookings.
     pub booked: BTreeMap<AttemptId, Vec<Grant>>,
 }
+
+/// Seats, each from when to when.
+pub type SeatWindows = Vec<(SeatNumber, Window)>;
 
 /// What was really so in a run.
 #[derive(Debug, Default)]
@@ -54,6 +57,8 @@ pub struct Truth {
     shown: BTreeMap<usize, Shown>,
     /// The hosts of seats that were bound, as the disk of their site had them.
     bound: BTreeMap<(usize, AttemptId, SeatNumber), HostId>,
+    /// The seats of bookings with their windows, as the disk of their site had them first, and how much later they begin since.
+    windows: BTreeMap<(usize, AttemptId), (SeatWindows, Span)>,
     /// What lapsed at each site.
     lapses: BTreeMap<usize, Lapses>,
 }
@@ -208,6 +213,18 @@ impl Truth {
     /// The host that a seat was bound to on the disk of its site, if it was.
     pub fn bound_to(&self, site: usize, attempt: &AttemptId, seat: SeatNumber) -> Option<&HostId> {
         self.bound.get(&(site, attempt.clone(), seat))
+    }
+
+    /// Notes the windows of a booking on the disk of its site; those that were noted first, and how much later they begin since.
+    pub fn note_windows(&mut self, site: usize, attempt: &AttemptId, windows: SeatWindows) -> (SeatWindows, Span) {
+        self.windows.entry((site, attempt.clone())).or_insert((windows, Span::default())).clone()
+    }
+
+    /// Notes how much later a booking begins than it did first.
+    pub fn note_wait(&mut self, site: usize, attempt: &AttemptId, wait: Span) {
+        if let Some((_, waited)) = self.windows.get_mut(&(site, attempt.clone())) {
+            *waited = wait;
+        }
     }
 
     /// What lapsed at a site; whoever takes it gives it back.

@@ -103,6 +103,9 @@ impl Medium for World {
         if let (Some(Canary::WitnessForgotten), Write::Ledger(record)) = (self.grid.canary, &mut write) {
             mutations::forget_moves(record);
         }
+        if let (Some(Canary::WaitsTooLong), Write::Ledger(record)) = (self.grid.canary, &mut write) {
+            mutations::wait_too_long(record);
+        }
         if let (Some(Canary::RefundTwice), Write::Ledger(record)) = (self.grid.canary, &mut write) {
             mutations::refund_twice(record);
         }

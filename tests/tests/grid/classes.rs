@@ -168,3 +168,37 @@ fn a_seat_whose_hook_fails_begins_on_another_host_and_is_lost_when_there_is_none
     assert!(lost["reservation"]["hosts"][0]["lost"].is_string(), "{lost}");
     assert_eq!(booked(&node), [host].into(), "{}", told());
 }
+
+#[test]
+fn a_reservation_with_slack_waits_until_an_own_job_of_its_site_has_ended_whole() {
+    let alpha = Node::start("alpha", "[[hosts]]\nid = \"a\"\nresources = { cpu = \"1\" }\n", &[]);
+    let mut beta = Node::joining("beta", &class(2), &alpha, &["--policy-quality-loss", "100%"]);
+    alpha.wait_until_it_knows(3);
+    let own = "local queue add --id own --for 30s -N 2 --cpu 4 --preempt";
+    let _ = beta.kolo_json(&own.split(' ').collect::<Vec<_>>(), 0);
+    let job = |node: &Node| node.get("/v1/local")["queue"].as_array().unwrap().first().cloned();
+    let begun = job(&beta).unwrap()["start"].as_i64().unwrap();
+
+    let asked = "submit -N 2 --per-host cpu=4 -t 4s --earliest now+10s --slack 5min";
+    let view = alpha.kolo_json(&asked.split(' ').collect::<Vec<_>>(), 0);
+    let (id, start) = (view["id"].as_str().unwrap(), view["reservation"]["start"].as_i64().unwrap());
+    assert!(start < begun + 30, "before the job ends: {view}");
+    assert_eq!(job(&beta).unwrap()["end"], start, "the job is to end early");
+    let path = format!("/v1/requests/{id}");
+    let told = alpha.wait_until("a later start", &path, |view| view["reservation"]["wait"].is_i64());
+    let wait = told["reservation"]["wait"].as_i64().unwrap();
+    assert_eq!((start + wait, &told["state"]), (begun + 30, &json!("confirmed")), "{told}");
+    assert_eq!(told["reservation"]["end"], begun + 34);
+    let shown = alpha.kolo(&["show", id]);
+    assert!(shown.out.contains(&format!("{wait}s later than reserved")), "{shown:?}");
+
+    // It is on disk at both.
+    beta.kill();
+    beta.restart();
+    let is_whole = |job: &Value| job["state"] == "runs" && job["end"] == begun + 30;
+    assert!(is_whole(&job(&beta).unwrap()), "{:?}", job(&beta));
+    let _ = alpha.wait_until("it to begin", &path, |view| view["state"] == "active" || view["state"] == "ended");
+    assert!(job(&beta).is_none_or(|job| is_whole(&job)), "it does not begin anew");
+    let charged = alpha.wait_until("its end", &path, |view| view["state"] == "ended");
+    assert_eq!(charged["reservation"]["start"], begun + 30, "{charged}");
+}

@@ -22,14 +22,14 @@ use crate::{
     ids::{HostId, RequestId},
     plan::Place,
     protocol::{AttemptId, Grant},
-    time::{Millis, Now, Time},
+    time::{Millis, Now, Span, Time},
     trust::PublicKey,
 };
 
 /// What floats, and what of it has moved.
 #[derive(Debug)]
 pub(super) struct Floating {
-    /// Bookings with a floating seat, by the first start of one.
+    /// Bookings with a floating seat, or that may yet wait for own jobs, by the first start of one such seat.
     by_start: BTreeSet<(Time, AttemptId)>,
     /// Bookings with seats that have moved since they were written.
     unwritten: BTreeSet<AttemptId>,
@@ -43,13 +43,19 @@ impl Floating {
     }
 
     pub(super) fn insert(&mut self, booking: &Booking) {
-        self.by_start.extend(first_start(booking).map(|start| (start, booking.attempt.clone())));
+        self.by_start.extend(binds_from(booking).map(|start| (start, booking.attempt.clone())));
     }
 
     pub(super) fn take(&mut self, booking: &Booking) {
-        if let Some(start) = first_start(booking) {
+        if let Some(start) = binds_from(booking) {
             self.by_start.remove(&(start, booking.attempt.clone()));
         }
+    }
+
+    /// The bookings with what is to be bound by then.
+    pub(super) fn due(&self, until: Time) -> Vec<AttemptId> {
+        let due = self.by_start.iter().take_while(|(start, _)| *start <= until);
+        due.map(|(_, attempt)| attempt.clone()).collect()
     }
 
     /// A booking is gone for good.
@@ -58,13 +64,15 @@ impl Floating {
     }
 }
 
-fn first_start(booking: &Booking) -> Option<Time> {
-    booking.grants.iter().filter(|grant| grant.place.is_floating()).map(|grant| grant.window.start).min()
+/// The first start of a seat that is not bound, or may begin later.
+fn binds_from(booking: &Booking) -> Option<Time> {
+    let is_open = |grant: &&Grant| grant.place.is_floating() || !booking.slack.is_zero();
+    booking.grants.iter().filter(is_open).map(|grant| grant.window.start).min()
 }
 
 impl<B: Books> Ledger<B> {
     /// The time from which on seats can float.
-    fn open_from(&self) -> Time {
+    pub(super) fn open_from(&self) -> Time {
         self.open_from_at(self.floating.seen)
     }
 
@@ -124,13 +132,11 @@ impl<B: Books> Ledger<B> {
     /// Notes the time, and binds what begins, where it disturbs own work least.
     pub(super) fn bind_due(&mut self, now: Now) {
         let open_from = self.open_from_at(now);
-        if self.floating.by_start.first().is_some_and(|(start, _)| *start <= open_from) {
+        if !self.floating.due(open_from).is_empty() {
             self.spare_own_jobs(now, open_from);
         }
         self.floating.seen = now;
-        let due = self.floating.by_start.iter().take_while(|(start, _)| *start <= open_from);
-        let due: Vec<AttemptId> = due.map(|(_, attempt)| attempt.clone()).collect();
-        for attempt in due {
+        for attempt in self.floating.due(open_from) {
             let Some(mut booking) = self.take(&attempt) else { continue };
             bind(&mut booking, open_from);
             if !booking.is_held() {
@@ -140,14 +146,14 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// Binds what of a booking that is about to be confirmed has begun meanwhile.
+    /// Binds what of a booking that is about to be confirmed has begun meanwhile; whether it waits is looked at when it is.
     pub(super) fn bind_begun(&self, booking: &mut Booking) {
-        bind(booking, self.open_from());
+        bind_seats(booking, self.open_from());
     }
 
-    /// Binds all of a user's request, since the user counts on the hosts: what lengthens it is to be on the same.
+    /// Binds all of a user's request, since the user counts on the hosts and on the end: what lengthens it is to be on the same, and at once.
     pub(super) fn bind_all_of(&mut self, user: PublicKey, request: &RequestId) {
-        let floats = |booking: &&Booking| !booking.is_held() && first_start(booking).is_some();
+        let floats = |booking: &&Booking| !booking.is_held() && binds_from(booking).is_some();
         let attempts: Vec<AttemptId> =
             self.of_request(user, request).filter(floats).map(|one| one.attempt.clone()).collect();
         for attempt in attempts {
@@ -219,11 +225,16 @@ impl<B: Books> Ledger<B> {
     /// Checks the module's invariants from scratch.
     pub(super) fn check_floating(&self) -> Result<(), String> {
         let expected: BTreeSet<(Time, AttemptId)> =
-            self.bookings.values().filter_map(|one| Some((first_start(one)?, one.attempt.clone()))).collect();
+            self.bookings.values().filter_map(|one| Some((binds_from(one)?, one.attempt.clone()))).collect();
         if expected != self.floating.by_start {
             return Err("the index of floating seats is not what the bookings say".to_owned());
         }
         for booking in self.bookings.values() {
+            let is_here = booking.participants == [self.site.clone()] && booking.lost.is_empty();
+            let may_wait = is_here && booking.wait.is_zero();
+            if !booking.slack.is_zero() && !may_wait {
+                return Err(format!("{:?}: has slack, and has waited or is not whole", booking.attempt));
+            }
             let floating: Vec<&Grant> = booking.grants.iter().filter(|grant| grant.place.is_floating()).collect();
             for grant in &floating {
                 let is_member =
@@ -256,8 +267,16 @@ impl<B: Books> Ledger<B> {
     }
 }
 
-/// Gives the floating seats of a booking that begin by then their hosts for good.
+/// Gives the floating seats of a booking that begin by then their hosts, and their windows, for good.
 fn bind(booking: &mut Booking, until: Time) {
+    if booking.window.start <= until {
+        booking.slack = Span::default();
+    }
+    bind_seats(booking, until);
+}
+
+/// Gives the floating seats of a booking that begin by then their hosts for good.
+fn bind_seats(booking: &mut Booking, until: Time) {
     booking.grants.iter_mut().filter(|grant| grant.window.start <= until).for_each(bind_one);
 }
 

@@ -17,6 +17,9 @@ mod preempt_tests;
 mod properties;
 #[cfg(test)]
 mod tests;
+mod wait;
+#[cfg(test)]
+mod wait_tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -103,7 +103,7 @@ impl<B: Books> Ledger<B> {
     }
 
     /// The hosts of these grants, and the others of their classes.
-    fn near(&self, grants: &[Grant]) -> BTreeSet<HostId> {
+    pub(super) fn near(&self, grants: &[Grant]) -> BTreeSet<HostId> {
         let named: BTreeSet<&HostId> = grants.iter().map(Grant::host).collect();
         let classes: BTreeSet<&HostId> = named.iter().filter_map(|host| self.hosts.get(*host)?.class()).collect();
         let of_class = |books: &&B| books.class().is_some_and(|class| classes.contains(class));
@@ -209,7 +209,7 @@ impl<B: Books> Ledger<B> {
     }
 
     /// The jobs that are cut and end until then: those first of which most would be lost now.
-    fn cut_until(&self, now: Time, until: Time) -> Vec<AttemptId> {
+    pub(super) fn cut_until(&self, now: Time, until: Time) -> Vec<AttemptId> {
         let due = |attempt: &AttemptId| {
             let booking = self.bookings.get(attempt).filter(|booking| booking.window.end <= until)?;
             Some((lost_of(self.queue.jobs.get(attempt)?, booking, now), attempt.clone()))
@@ -241,7 +241,7 @@ impl<B: Books> Ledger<B> {
     }
 
     /// What a job that is cut has not.
-    fn rest_of_job(&self, attempt: &AttemptId) -> Vec<Grant> {
+    pub(super) fn rest_of_job(&self, attempt: &AttemptId) -> Vec<Grant> {
         let (job, booking) = (self.queue.jobs.get(attempt), self.bookings.get(attempt));
         let Some((job, booking)) = job.zip(booking) else { return Vec::new() };
         let window = Window { start: booking.window.end, end: booking.window.start + job.length };
@@ -340,8 +340,13 @@ impl<B: Books> Ledger<B> {
     }
 
     /// Seats that begin until then are about to be bound, and move once more: away from jobs that are cut for them, those first of which most
-    /// is lost, to hosts that have become free, or to those of jobs of which less is lost.
+    /// is lost, to hosts that have become free, to later, or to hosts of jobs of which less is lost.
     pub(in crate::ledger) fn spare_own_jobs(&mut self, now: Now, until: Time) {
+        let cut = self.cut_until(now.utc, until).into_iter();
+        let stopped = cut.filter(|attempt| !self.give_time_back(attempt, Span(u64::MAX)));
+        if stopped.count() > 0 {
+            self.wait_for_own_jobs(now, until);
+        }
         for attempt in self.cut_until(now.utc, until) {
             self.spare(now, &attempt);
         }
@@ -390,12 +395,12 @@ impl<B: Books> Ledger<B> {
 }
 
 /// Whether a booking has something on these hosts.
-fn is_on(booking: &Booking, hosts: &BTreeSet<HostId>) -> bool {
+pub(super) fn is_on(booking: &Booking, hosts: &BTreeSet<HostId>) -> bool {
     booking.grants.iter().any(|grant| hosts.contains(grant.host()))
 }
 
 /// What is lost of a job that is stopped then: how long ago it first began, for each host. So one that was stopped before is dear.
-fn lost_of(job: &QueuedJob, booking: &Booking, end: Time) -> u64 {
+pub(super) fn lost_of(job: &QueuedJob, booking: &Booking, end: Time) -> u64 {
     let begun = job.first_begun.unwrap_or(booking.window.start);
     end.since(begun).0.saturating_mul(booking.grants.len() as u64)
 }

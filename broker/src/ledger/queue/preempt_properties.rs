@@ -7,12 +7,13 @@ use proptest::prelude::*;
 
 use super::{
     tests::{Disk, drain, job, second},
+    wait_tests::patient,
     *,
 };
 use crate::{
     ledger::{
         BookingRecord, Event, HostLedger, Kept, LedgerLimits,
-        floating::tests::{books, hold},
+        floating::tests::books,
         tests::{ask, id},
     },
     protocol::{SiteAnswer, SiteRequest},
@@ -25,7 +26,7 @@ const WHOLE: u64 = 4_000;
 enum Step {
     Job { length: u64, preempt: bool },
     Done(usize),
-    Book { host: usize, ahead: i64, length: u64, is_held: bool },
+    Book { host: usize, ahead: i64, length: u64, is_held: bool, slack: u64 },
     Confirm(prop::sample::Index),
     Cancel(prop::sample::Index),
     Pass(u64),
@@ -36,8 +37,8 @@ fn a_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         5 => (1_u64..150, prop::bool::weighted(0.8)).prop_map(|(length, preempt)| Step::Job { length, preempt }),
         2 => (0_usize..8).prop_map(Step::Done),
-        6 => (0_usize..3, 0_i64..60, 1_u64..90, prop::bool::weighted(0.4))
-            .prop_map(|(host, ahead, length, is_held)| Step::Book { host, ahead, length, is_held }),
+        6 => (0_usize..3, 0_i64..60, 1_u64..90, prop::bool::weighted(0.4), prop_oneof![Just(0), 1_u64..80])
+            .prop_map(|(host, ahead, length, is_held, slack)| Step::Book { host, ahead, length, is_held, slack }),
         2 => any::<prop::sample::Index>().prop_map(Step::Confirm),
         1 => any::<prop::sample::Index>().prop_map(Step::Cancel),
         4 => (1_u64..25).prop_map(Step::Pass),
@@ -78,6 +79,10 @@ struct Run {
     now: u64,
     named: usize,
     booked: Vec<AttemptId>,
+    /// For when something was booked or held, and how much later it may begin.
+    asked: BTreeMap<AttemptId, (Window, Span)>,
+    /// How many bookings have waited.
+    waited: BTreeSet<AttemptId>,
     /// What was held and not confirmed; some of it has lapsed.
     held: Vec<AttemptId>,
     /// Jobs that were chosen to end early while something was held: another may have been what that needed.
@@ -96,6 +101,8 @@ impl Run {
             now: 1_000,
             named: 0,
             booked: Vec::new(),
+            asked: BTreeMap::new(),
+            waited: BTreeSet::new(),
             held: Vec::new(),
             chosen_beside_holds: BTreeSet::new(),
             stopped: 0,
@@ -127,14 +134,32 @@ impl Run {
         })
     }
 
-    fn book(&mut self, host: usize, (start, length): (i64, u64), is_held: bool) {
+    /// Whether a booking could begin later by some time within its slack, so that this job, which had that until it was stopped, ends whole.
+    fn could_wait(&self, booking: &Booking, job: &Runs) -> bool {
+        let rest = Window { start: job.has.end, end: job.whole.end };
+        let (from, slack) = (booking.window.start.0, booking.slack.0.cast_signed());
+        let used = |second: i64| {
+            let crosses = |grant: &&Grant| grant.window.start.0 <= second && second < grant.window.end.0;
+            let others = self.ledger.bookings().filter(|other| other.attempt != booking.attempt);
+            others.flat_map(|other| &other.grants).filter(crosses).count()
+        };
+        let is_in = |window: Window, second: i64| window.start.0 <= second && second < window.end.0;
+        (1..=slack).any(|wait| {
+            let later = booking.window.later(Span(wait.unsigned_abs()));
+            let until = later.end.max(rest.end).0;
+            let more = |second| usize::from(is_in(rest, second)) + usize::from(is_in(later, second));
+            (from..until).all(|second| used(second) + more(second) <= self.hosts)
+        })
+    }
+
+    fn book(&mut self, host: usize, (start, length): (i64, u64), (is_held, slack): (bool, u64)) {
         self.named += 1;
         let (of, window) = (format!("r{}", self.named), Window::starting(Time(start), Span(length)));
         let (fits, before) = (self.fits(window, &[]), self.runs());
         let is_beside_holds = self.ledger.bookings().any(Booking::is_held);
         // What begins now is not found a host by moving others away from one that is not named.
         let is_exact = start > self.now().utc.0;
-        let hold = hold(&of, host % self.hosts, (start, length), WHOLE);
+        let hold = patient(&of, &[host % self.hosts], (start, length), &format!(r#""slack":{slack}"#));
         let incarnation = self.ledger.version().incarnation;
         let attempt = hold.attempt.clone();
         let now = self.now();
@@ -146,6 +171,7 @@ impl Run {
         let is_booked = matches!(answer, SiteAnswer::Confirmed { .. } | SiteAnswer::Held { .. });
         assert!(is_booked || !fits || !is_exact, "{answer:?}");
         if is_booked {
+            self.asked.insert(attempt.clone(), (window, Span(slack)));
             if is_held { &mut self.held } else { &mut self.booked }.push(attempt);
         }
         for (name, was) in
@@ -168,6 +194,9 @@ impl Run {
         self.chosen_beside_holds.retain(ends_early);
         self.now += 1;
         let now = self.now();
+        let may_wait = |booking: &&Booking| !booking.is_held() && !booking.slack.is_zero();
+        let due = self.ledger.bookings().filter(|booking| may_wait(booking) && booking.window.start <= now.utc);
+        let due: Vec<Booking> = due.cloned().collect();
         self.ledger.handle_timeout(now);
         drain(&mut self.ledger, &mut self.disk);
         let after = self.runs();
@@ -182,6 +211,11 @@ impl Run {
             }
             self.stopped += 1;
             assert!(was.may_stop, "{name:?}");
+            if let [one] = due.as_slice()
+                && self.ledger.wait_of(&one.attempt).is_zero()
+            {
+                assert!(!self.could_wait(one, was), "{name:?} was stopped, and {one:?} did not wait");
+            }
             let rest = Window { start: was.has.end, end: was.whole.end };
             let holds = self
                 .held
@@ -218,7 +252,9 @@ impl Run {
                     self.ledger.handle(now, Event::Queue { token: ReplyToken(1), order });
                 }
             }
-            Step::Book { host, ahead, length, is_held } => self.book(host, (now.utc.0 + ahead, length), is_held),
+            Step::Book { host, ahead, length, is_held, slack } => {
+                self.book(host, (now.utc.0 + ahead, length), (is_held, slack));
+            }
             Step::Confirm(which) if !self.held.is_empty() => {
                 let attempt = self.held.swap_remove(which.index(self.held.len()));
                 let held_in = self.ledger.version().incarnation;
@@ -248,6 +284,12 @@ impl Run {
             }
         }
         drain(&mut self.ledger, &mut self.disk);
+        for booking in self.ledger.bookings() {
+            let Some((window, slack)) = self.asked.get(&booking.attempt) else { continue };
+            assert_eq!(booking.window, window.later(booking.wait));
+            assert!(booking.wait <= *slack && booking.grants.iter().all(|grant| grant.window == booking.window));
+            self.waited.extend((!booking.wait.is_zero()).then(|| booking.attempt.clone()));
+        }
         for (name, runs) in self.runs() {
             assert!(runs.may_stop || runs.has == runs.whole, "{name:?} ends early, and must not");
         }
@@ -258,6 +300,19 @@ fn run(hosts: usize, steps: Vec<Step>) -> usize {
     let mut run = Run::of(hosts);
     steps.into_iter().for_each(|step| run.step(step));
     run.stopped
+}
+
+#[test]
+fn the_second_of_two_jobs_is_waited_for_where_the_first_takes_too_long() {
+    let job = |length| Step::Job { length, preempt: true };
+    let book = |slack| Step::Book { host: 0, ahead: 50, length: 20, is_held: false, slack };
+    for (slack, stopped, waited) in [(29, 1, 0), (30, 0, 1), (79, 0, 1)] {
+        let mut run = Run::of(2);
+        let steps = [job(200), Step::Pass(10), job(80), book(slack), Step::Pass(60)];
+        steps.into_iter().for_each(|step| run.step(step));
+        assert_eq!((run.stopped, run.waited.len()), (stopped, waited), "{slack}");
+        assert_eq!(run.ledger.bookings().filter(|one| one.wait == Span(30)).count(), waited, "the shorter wait");
+    }
 }
 
 proptest! {
@@ -273,7 +328,7 @@ proptest! {
 
 #[test]
 fn a_seat_is_bound_where_a_host_has_become_free_and_else_where_least_is_lost() {
-    let (book, wait) = (|host| Step::Book { host, ahead: 50, length: 20, is_held: false }, Step::Pass(60));
+    let (book, wait) = (|host| Step::Book { host, ahead: 50, length: 20, is_held: false, slack: 0 }, Step::Pass(60));
     let job = |length| Step::Job { length, preempt: true };
     let begun = vec![job(100), Step::Pass(10), job(100)];
     let first_done = Step::Done(0);
@@ -290,7 +345,7 @@ fn a_seat_is_bound_where_a_host_has_become_free_and_else_where_least_is_lost() {
 #[test]
 fn what_was_chosen_beside_a_hold_stays_chosen_when_that_lapses() {
     let job = |length| Step::Job { length, preempt: true };
-    let book = |ahead, length, is_held| Step::Book { host: 0, ahead, length, is_held };
+    let book = |ahead, length, is_held| Step::Book { host: 0, ahead, length, is_held, slack: 0 };
     let steps = vec![job(25), Step::Pass(1), job(23), book(22, 1, true), book(21, 2, false), Step::Pass(21)];
     assert_eq!(run(2, steps), 1);
 }

@@ -1,6 +1,6 @@
 //! `kolo plan`: where a request would be placed, by the node's present view or offline on a snapshot. Nothing is held.
 
-use broker::{ids::SeatNumber, request::Request};
+use broker::{ids::SeatNumber, request::Request, time::Span};
 use serde::Serialize;
 
 use super::{Context, plan_offline, with_suggestion};
@@ -89,6 +89,7 @@ fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
         scale: plan.scale,
         start: plan.start,
         end: plan.end,
+        wait: Span::default(),
         objective: plan.objective,
         cost: plan.cost,
         price: None,

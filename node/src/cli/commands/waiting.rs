@@ -73,7 +73,9 @@ impl Goal {
             _ if !view.state.is_reserved() => view.state.is_settled(),
             Goal::Settled => view.state.is_settled(),
             Goal::Start => has_begun(view),
-            Goal::Hosts => view.state == RequestState::Ended || has_begun(view) && !is_open(view),
+            Goal::Hosts => {
+                view.state == RequestState::Ended || has_begun(view) && until(view, self) == 0 && !is_open(view)
+            }
             Goal::End => view.state == RequestState::Ended,
         }
     }
@@ -103,10 +105,14 @@ pub(super) fn until_ms(at: Time) -> u64 {
     u64::try_from(milliseconds).unwrap_or(0)
 }
 
-/// Milliseconds until the reservation of `view` begins or ends, whichever is the goal; zero without one.
+/// Milliseconds until the reservation of `view` begins, for certain where hosts are the goal, or ends; zero without one.
 fn until(view: &RequestView, goal: Goal) -> u64 {
     let Some(reservation) = &view.reservation else { return 0 };
-    until_ms(if goal == Goal::End { reservation.end } else { reservation.start })
+    until_ms(match goal {
+        Goal::End => reservation.end,
+        Goal::Hosts => view.begins_at().unwrap_or(reservation.start),
+        Goal::Settled | Goal::Start => reservation.start,
+    })
 }
 
 /// Asks the node until the request has come to `goal`, or nobody listens any more.

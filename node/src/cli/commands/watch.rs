@@ -115,7 +115,7 @@ impl Report for Said<'_> {
         let name = event.name();
         let shown = match event {
             NoticeEvent::Reserved | NoticeEvent::Start | NoticeEvent::Repaired => look.paint.good(name),
-            NoticeEvent::End | NoticeEvent::Cancelled => name.to_owned(),
+            NoticeEvent::Later | NoticeEvent::End | NoticeEvent::Cancelled => name.to_owned(),
             NoticeEvent::Degraded | NoticeEvent::Lost | NoticeEvent::Failed => look.paint.bad(name),
         };
         let lost: Vec<String> = lost_hosts(view)

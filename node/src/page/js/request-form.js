@@ -79,6 +79,7 @@ export function requestForm({ action, more = [], onready, hosts = "2" }) {
       field("speed_min", "Speed of each host, at least (such as 1.5)"),
       field("traffic.mbps", "Each host sends to all others (such as 100Mbit/s)"),
       field("traffic.compute", "With that, part of the work that computes (such as 0.7)"),
+      field("slack", "May begin so much later for own jobs of its site (such as 10m)"),
       field("sites_max", "Sites, at most", { type: "number", min: 1 }),
       choice("effort", "Effort of planning"),
       field("id", "Label"),

@@ -70,7 +70,7 @@ function standing(request) {
   if (reason) parts.push(notice(reason.detail, "warn"));
   if (reservation) {
     parts.push(el("h2", {}, "Reservation"), el("div", { className: "panel" },
-      facts([["Start", time(reservation.start)], ["End", time(reservation.end)], ["Shape", shapeOf(request.request, reservation)], ["Factor", factorOf(request.request, reservation)], ["Smallest", worth(reservation.objective)], ["Cost", credits(reservation.cost)],
+      facts([["Start", time(reservation.start)], ["Later than reserved by", reservation.wait ? duration(reservation.wait) : ""], ["End", time(reservation.end)], ["Shape", shapeOf(request.request, reservation)], ["Factor", factorOf(request.request, reservation)], ["Smallest", worth(reservation.objective)], ["Cost", credits(reservation.cost)],
         ["Efficiency", `${reservation.efficiency.toFixed(3)}, at best ${reservation.efficiency_bound.toFixed(3)}`],
         [reservation.objective.kind === "start" ? "Earliest start" : "Best start", reservation.start_proven ? "proven on the schedules used" : "not proven"]]),
       table("Hosts", ["Host", "Site", "Gives", "Until", "Cost", "Reach", ""], reservation.hosts.map((host) => [host.class ? `one of ${host.class}` : host.host,

@@ -8,7 +8,7 @@ use broker::{
     ledger::{BookingRecord, Charge, QueuedJob},
     negotiation::{Decision, Outcome},
     plan::Place,
-    time::Time,
+    time::{Span, Time},
 };
 
 use super::*;
@@ -136,6 +136,11 @@ fn confirmed() -> BookingRecord {
     BookingRecord { confirmed: Some(Time(5)), lost: reservation(1).grants, ..reservation(1) }
 }
 
+/// One that may yet wait, and one that has.
+fn patient(slack: u64, wait: u64) -> BookingRecord {
+    BookingRecord { slack: Span(slack), wait: Span(wait), ..reservation(1) }
+}
+
 fn with_receipt() -> RequestRecord {
     let (key, signature) = ("ab".repeat(32), "cd".repeat(64));
     let text = format!(
@@ -192,6 +197,8 @@ fn one_of_each() -> Vec<(String, Entry)> {
     let changes = [
         ("put reservation", put(1)),
         ("put confirmed reservation", Change::Ledger(Record::Put(confirmed()))),
+        ("put reservation that may wait", Change::Ledger(Record::Put(patient(600, 0)))),
+        ("put reservation that has waited", Change::Ledger(Record::Put(patient(0, 60)))),
         ("put floating reservations", Change::Ledger(Record::PutAll(floating()))),
         ("remove reservation", remove(1)),
         ("put request", Change::Request(Box::new(request("r", 5_000)))),

@@ -7,16 +7,22 @@ use broker::{
     ids::RequestId,
     plan::Place,
     protocol::{AttemptId, Grant},
+    time::Window,
 };
 
 use super::super::grid::Grid;
 
-/// Whether `later` is what `before` has become: the same, or bound or moved since, if it floated.
+/// Whether `later` is what `before` has become: the same, or bound or moved since, if it floated. It may have waited: whether it may, and for how
+/// long, is checked in `waits`.
 pub fn is_same(before: &Grant, later: &Grant) -> bool {
     let has_host = before.place.is_floating() || before.host() == later.host();
-    has_host
-        && before.place.promised() == later.place.promised()
-        && Grant { place: later.place.clone(), ..before.clone() } == *later
+    let (place, window) = (later.place.clone(), later_window(before.window, later.window));
+    has_host && before.place.promised() == later.place.promised() && Grant { place, window, ..before.clone() } == *later
+}
+
+/// A window as it is when it begins as another one does, if that is later.
+pub fn later_window(before: Window, later: Window) -> Window {
+    before.later(later.start.since(before.start))
 }
 
 /// The ledger of a site has changed, and was told the time.

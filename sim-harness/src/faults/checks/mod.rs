@@ -20,6 +20,7 @@ mod settled;
 mod shares;
 mod together;
 mod views;
+mod waits;
 
 use broker::{ids::RequestId, ledger::Booking, protocol::AttemptId, time::Time};
 
@@ -115,6 +116,7 @@ pub fn check_disk(grid: &mut Grid, node: usize, request: &RequestId) {
         grid.truth.note_confirmed(&grid.nodes, &reservation.attempt, &reservation.participants);
     }
     floating::check_disk(grid, node, request);
+    waits::check_disk(grid, node, request);
     covered::check_covered(grid, node, request);
     money::check_budget(grid, request);
     money::check_batch_budget(grid, request);

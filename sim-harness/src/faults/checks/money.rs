@@ -8,7 +8,7 @@ use broker::{
     ids::RequestId,
     ledger::{Booking, ChargedFor},
     negotiation::RequestRecord,
-    protocol::{AttemptId, Grant},
+    protocol::AttemptId,
     time::{Span, Time},
 };
 
@@ -22,17 +22,18 @@ pub fn check_prices(grid: &mut Grid, site: usize, new: &[AttemptId]) {
     let now = grid.clock(site).utc;
     let Some(running) = grid.nodes[site].running().filter(|_| grid.options.money.is_some()) else { return };
     let of_new = running.machines.ledger.bookings().filter(|booking| new.contains(&booking.attempt));
-    let wrong = |booking: &Booking| Some((booking.attempt.clone(), below_price(grid, site, &booking.grants, now)?));
+    let wrong = |booking: &Booking| Some((booking.attempt.clone(), below_price(grid, site, booking, now)?));
     let found: Vec<(AttemptId, String)> = of_new.filter_map(wrong).collect();
     for (attempt, what) in found {
         grid.violate("nothing is promised for another price", Some(&attempt.request), format!("s{site}: {what}"));
     }
 }
 
-fn below_price(grid: &Grid, site: usize, grants: &[Grant], now: Time) -> Option<String> {
-    grants.iter().find_map(|grant| {
+fn below_price(grid: &Grid, site: usize, booking: &Booking, now: Time) -> Option<String> {
+    booking.grants.iter().find_map(|grant| {
+        let window = grant.window.earlier(booking.wait);
         let (host, _) = grid.nodes[site].hosts_at_first.iter().find(|(host, _)| host.id == *grant.host())?;
-        let asked = |at| host.tariff.agreement(Some(at), grant.window, &grant.amounts);
+        let asked = |at| host.tariff.agreement(Some(at), window, &grant.amounts);
         let (least, most) = (asked(now - CLOCKS_DIFFER), asked(now + CLOCKS_DIFFER));
         let is_price = grant.agreed.is_between(&least, &most);
         let (agreed, asked) = (grant.agreed.cost, least.cost);

@@ -9,6 +9,7 @@ use broker::{
     plan::{Place, Seat},
     protocol::{AttemptId, Grant},
     receipt::Receipt,
+    time::Span,
     trust::{PublicKey, testing},
 };
 
@@ -22,14 +23,16 @@ pub fn check_receipts(grid: &mut Grid, id: &RequestId) {
     let lost = |seat: &&Seat| record.reservation.as_ref().is_some_and(|reservation| reservation.is_lost(seat.number));
     let receipts = receipts_of(record, user.user);
     let wrong = plan.seats.iter().filter(|seat| !lost(seat)).find_map(|seat| {
-        let of_seat =
-            receipts.iter().find(|(_, grant, site)| **site == seat.site && *grant == promised(&Grant::from(seat)));
+        let parts = record.reservation.iter().flat_map(|reservation| &reservation.parts);
+        let wait = parts.filter(|part| part.seats.contains(&seat.number)).map(|part| part.wait).max();
+        let agreed = promised(&Grant::from(seat), wait.unwrap_or_default());
+        let of_seat = receipts.iter().find(|(_, grant, site)| **site == seat.site && *grant == agreed);
         let Some((attempt, grant, _)) = of_seat else {
             return Some(format!("seat {} at {} has no receipt for what it costs", seat.number, seat.site));
         };
         let booking = &grid.nodes[names::index_of(&seat.site)?].disk.reservations.get(attempt)?;
         let in_books = booking.grants.iter().find(|one| one.seat == seat.number)?;
-        (promised(in_books) != *grant)
+        (promised(in_books, booking.wait) != *grant)
             .then(|| format!("seat {} is otherwise in the books of {}", seat.number, seat.site))
     });
     if let Some(what) = wrong {
@@ -37,9 +40,10 @@ pub fn check_receipts(grid: &mut Grid, id: &RequestId) {
     }
 }
 
-/// A grant as a receipt has it.
-fn promised(grant: &Grant) -> Grant {
-    Grant { place: Place::Host(grant.place.promised().clone()), ..grant.clone() }
+/// A grant that has waited for so long as a receipt has it.
+fn promised(grant: &Grant, wait: Span) -> Grant {
+    let (place, window) = (Place::Host(grant.place.promised().clone()), grant.window.earlier(wait));
+    Grant { place, window, ..grant.clone() }
 }
 
 /// What the receipts of a request say that are for its user and from the site that they name, seat by seat.

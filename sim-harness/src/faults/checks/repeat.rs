@@ -21,15 +21,17 @@ pub fn booked(ledger: &SiteLedger, attempt: &AttemptId) -> Booked {
     Some((booking.window, booking.grants.clone(), matches!(booking.state, BookingState::Held { .. })))
 }
 
-/// Whether two are the same, but for seats that were bound to the hosts on which they floated: they may begin at this moment.
+/// Whether two are the same, but for seats that were bound to the hosts on which they floated, or wait: they may begin at this moment.
 fn is_same(before: &Booked, after: &Booked) -> bool {
     let (Some((window, grants, is_held)), Some((later, bound, still_held))) = (before, after) else {
         return before == after;
     };
     let stays = |(one, other): (&Grant, &Grant)| {
-        one == other || !other.place.is_floating() && one.host() == other.host() && floating::is_same(one, other)
+        let is_bound = !other.place.is_floating() && one.host() == other.host();
+        one == other || (is_bound || one.window != other.window) && floating::is_same(one, other)
     };
-    (window, is_held, grants.len()) == (later, still_held, bound.len()) && grants.iter().zip(bound).all(stays)
+    let window = floating::later_window(*window, *later);
+    (window, is_held, grants.len()) == (*later, still_held, bound.len()) && grants.iter().zip(bound).all(stays)
 }
 
 /// A message has arrived again that was granted before.

@@ -178,7 +178,10 @@ fn is_justified(grid: &Grid, index: usize, booking: &Booking) -> bool {
     if !is_gone(coordinator) {
         return false;
     }
-    let is_reported = user.report.plan().is_some_and(|plan| plan.start == booking.window.start);
+    let is_reported = user
+        .report
+        .plan()
+        .is_some_and(|plan| [booking.window.start, booking.window.start - booking.wait].contains(&plan.start));
     let mut participants = booking.participants.iter();
     is_reported || grid.truth.was_complete(attempt) || participants.any(is_gone)
 }

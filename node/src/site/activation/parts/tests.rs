@@ -88,6 +88,8 @@ fn booking(plan: &Plan) -> Booking {
         confirmed: None,
         lost: Vec::new(),
         talk: None,
+        slack: Default::default(),
+        wait: Default::default(),
     }
 }
 

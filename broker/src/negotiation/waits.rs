@@ -1,0 +1,50 @@
+//! What sites tell of seats that are reserved: other hosts of a class, and a later start where the seats wait for own jobs of their site.
+//!
+//! Invariant: a later start is believed only of a reservation that one attempt has made at one site, once, within the slack and the window of
+//! the request; all seats then begin so much later. It is on disk before it is shown.
+
+use super::{Negotiation, State};
+use crate::{
+    ids::SiteId,
+    protocol::SiteAnswer,
+    time::{Now, Span, Time},
+    trust::asked::CLOCKS_DIFFER,
+};
+
+impl Negotiation {
+    /// An answer that names places or a start that cannot be is none.
+    pub(super) fn with_possible_seats(
+        &self,
+        site: &SiteId,
+        attempt: u32,
+        answer: Result<SiteAnswer, String>,
+    ) -> Result<SiteAnswer, String> {
+        let (Ok(SiteAnswer::Booked { places, wait, .. }), Some(reservation)) = (&answer, self.reservation()) else {
+            return answer;
+        };
+        if !places.is_empty() {
+            reservation.check_places((attempt, site), places).map_err(|error| error.to_string())?;
+        }
+        reservation.check_wait(attempt, *wait, &self.record.request).map_err(|error| error.to_string())?;
+        answer
+    }
+
+    /// Whether the site of the reservation may yet tell that it begins later: it decides at the start.
+    pub(super) fn may_yet_wait(&self, now: Now) -> bool {
+        let is_open = |start: Time| now.utc.since(start) <= CLOCKS_DIFFER;
+        let reservation = self.reservation().filter(|reservation| is_open(reservation.plan.start));
+        reservation.is_some_and(|reservation| reservation.may_wait(&self.record.request))
+    }
+
+    /// Notes that all seats of the reservation begin so much later than their site has confirmed. It is shown from now on, and written at
+    /// the end of the round, before anything is done about it.
+    pub(super) fn note_wait(&mut self, wait: Span) {
+        let Some(reservation) = self.reservation_mut().filter(|_| !wait.is_zero()) else { return };
+        if reservation.begin_later(wait) {
+            let (plan, decision) = (reservation.plan.clone(), reservation.decision());
+            self.state = State::Reserved { plan };
+            self.record.decision = decision;
+            self.watch.is_new = true;
+        }
+    }
+}
