@@ -163,13 +163,14 @@ async fn a_command_in_a_container_has_its_image_and_its_directory_and_nothing_el
     let id = site.start(&task);
     let mut at = site.attach(&id, [0; 2]).await;
     at.go().await;
-    at.send(&ToKeeper::Stdin { offset: 0, data: Data(b"in\n".to_vec()) }).await;
+    // The keys by which podman would leave a container.
+    at.send(&ToKeeper::Stdin { offset: 0, data: Data(b"\x10\x11in\n".to_vec()) }).await;
     at.send(&ToKeeper::StdinEnd).await;
     let end = at.end().await;
     let [stdout, stderr] = at.said.each_ref().map(|said| String::from_utf8_lossy(said).into_owned());
     assert_eq!(end, End::Code(7), "{stdout}{stderr}");
     let lines: Vec<&str> = stdout.lines().collect();
-    assert_eq!(lines[..4], ["0", "lo", "0/2 \"it's\" $all = #x", "in"], "{stdout}{stderr}");
+    assert_eq!(lines[..4], ["0", "lo", "0/2 \"it's\" $all = #x", "\u{10}\u{11}in"], "{stdout}{stderr}");
     assert_eq!(lines[5..], ["NoNewPrivs:\t1", "CapEff:\t0000000000000000"], "{stdout}");
     assert!(stderr.contains("secret: No such file") && stderr.ends_with("err\n"), "{stderr}");
     // Its root is nobody else outside.
@@ -216,16 +217,17 @@ async fn what_a_container_says_comes_whole_and_signals_and_sizes_reach_it() {
 async fn no_container_outlives_its_keeper_or_podman() {
     let Some((site, containers)) = site() else { return };
     let scratch = site.directory.path().join("scratch");
+    // Of this test alone, whatever else runs on the machine.
+    let sleep = format!("sleep 4242.{}", std::process::id());
     for (number, whose) in [(1, "keeper"), (2, "podman")] {
-        let script = "trap '' TERM; echo up; sleep 4242";
-        let mut task = containers.task(&site, script);
+        let mut task = containers.task(&site, &format!("trap '' TERM; echo up; {sleep}"));
         task.order.run = RunNumber(number);
         let id = site.start(&task);
         let mut at = site.attach(&id, [0; 2]).await;
         at.go().await;
         at.has_said("up\n").await;
         let Ok(RunState::Running { pid }) = site.keepers.find(&id).map(|run| run.state) else { panic!("it runs") };
-        let sleeping = processes_with("sleep 4242");
+        let sleeping = processes_with(&sleep);
         assert!(sleeping.len() >= 2, "the first process of the container, and the command: {sleeping:?}");
         if whose == "podman" {
             kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
@@ -233,14 +235,31 @@ async fn no_container_outlives_its_keeper_or_podman() {
         } else {
             kill(site.pid_in("lock"), Signal::SIGKILL).unwrap();
             until("the keeper is gone", || !site.keepers.goes_on(&id)).await;
-            site.keepers.end_rest(&id);
+            assert!(site.keepers.end_rest(&id), "once is enough");
         }
-        until(whose, || processes_with("sleep 4242").is_empty()).await;
+        until(whose, || processes_with(&sleep).is_empty()).await;
         until("its place goes", || fs::read_dir(&scratch).unwrap().count() == 0).await;
         until("podman goes", || processes_with(scratch.to_str().unwrap()).is_empty()).await;
         drop(at);
         site.keepers.forget(&id).unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_directory_whose_path_is_too_long_for_podman_is_told_before_anything_runs() {
+    let Some((site, containers)) = site() else { return };
+    let long = site.directory.path().join("a-directory-with-a-long-name-for-scratch-directories");
+    fs::create_dir(&long).unwrap();
+    fs::set_permissions(&long, fs::Permissions::from_mode(0o755)).unwrap();
+    let task = Task { scratch_in: long.clone(), ..containers.task(&site, "true") };
+    let checked = task.confinement.check(&long).map_err(|error| error.to_string());
+    let is_told = checked.as_ref().is_err_and(|why| why.starts_with("runner_scratch: ") && why.contains("characters"));
+    assert!(fs::read_dir(&long).unwrap().next().is_none(), "nothing is left of the try");
+    let end = site.run(&task).await.0;
+    let is_too_long = matches!(&end, End::Failed(why) if why.contains("50 characters"));
+    assert_eq!(is_told, is_too_long, "{checked:?} {end:?}");
+    let nowhere = task.confinement.check(Path::new("/srv/no-such-dir")).unwrap_err().to_string();
+    assert!(nowhere.starts_with("runner_scratch: ") && nowhere.contains("/srv/no-such-dir"), "{nowhere}");
 }
 
 #[tokio::test]
@@ -251,13 +270,13 @@ async fn an_image_that_is_not_the_owners_or_not_there_is_refused_with_what_mends
     let refused = site.keepers.start(&task, super::site::now()).unwrap_err();
     assert!(matches!(&refused, RunError::Confine(_)) && refused.to_string().contains(IMAGE), "{refused}");
     let missing = Confinement { images: vec!["localhost/other".to_owned()], ..task.confinement.clone() };
-    let why = missing.check().unwrap_err().to_string();
+    let why = missing.check(&task.scratch_in).unwrap_err().to_string();
     assert!(why.contains("podman --root") && why.ends_with("pull localhost/other"), "{why}");
     // Had the owner taken it away since the node has started, nothing would run.
     task.confinement = missing;
     let (end, ..) = site.run(&task).await;
     assert!(matches!(&end, End::Failed(why) if why.contains("localhost/other")), "{end:?}");
     if containers.before.is_empty() {
-        containers.confinement(task.confinement).check().unwrap();
+        containers.confinement(task.confinement).check(&task.scratch_in).unwrap();
     }
 }
