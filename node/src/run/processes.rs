@@ -169,18 +169,23 @@ mod tests {
 
     #[test]
     fn marked_processes_are_gone_with_what_they_start_meanwhile() {
-        let value = format!("{}-{:?}", std::process::id(), thread::current().id());
-        // Each starts the next one and ends, so that one look sees a part of them.
-        let script = "while :; do (sh -c 'sleep 1000' &); sleep 0.001; done";
+        let value = std::process::id().to_string();
+        let mark = format!("KOLO_MARK={value}");
+        let marked = || {
+            let has = |pid: &i32| {
+                fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| String::from_utf8_lossy(&all).contains(&mark))
+            };
+            list().keys().filter(|pid| has(pid)).count()
+        };
+        // They start others between any look at the list and the end of those on it.
+        let one = "i=0; while [ $i -lt 300 ]; do (sleep 20 &); i=$((i+1)); done";
+        let script = format!("for one in 1 2 3 4 5 6 7 8; do ({one}) & done; wait");
         let mut started =
-            std::process::Command::new("sh").args(["-c", script]).env("KOLO_MARK", &value).spawn().unwrap();
+            std::process::Command::new("sh").args(["-c", &script]).env("KOLO_MARK", &value).spawn().unwrap();
+        while marked() < 30 {}
         assert!(kill_marked("KOLO_MARK", &value));
         started.wait().unwrap();
-        let mark = format!("KOLO_MARK={value}");
-        let has = |pid: &i32| {
-            fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| String::from_utf8_lossy(&all).contains(&mark))
-        };
-        assert!(!list().keys().any(has));
+        assert_eq!(marked(), 0);
     }
 
     #[test]
