@@ -38,6 +38,9 @@ pub enum TlsError {
     /// A file holds no certificate.
     #[error("{}: there is no certificate in it (PEM)", .0.display())]
     NoCertificate(PathBuf),
+    /// There is no key.
+    #[error("{}: there is no such file; remote.key names the private key of remote.cert (PEM)", .0.display())]
+    NoKey(PathBuf),
     /// The key cannot be read, or others can read it too.
     #[error(transparent)]
     Key(#[from] TrustFileError),
@@ -89,7 +92,7 @@ fn pair(cert: &Path, key: &Path) -> Result<Pair, TlsError> {
     if chain.is_empty() {
         return Err(TlsError::NoCertificate(cert.to_owned()));
     }
-    let text = read_private(key, KEY_BYTES_MAX)?.unwrap_or_default();
+    let text = read_private(key, KEY_BYTES_MAX)?.ok_or_else(|| TlsError::NoKey(key.to_owned()))?;
     let private = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(at(key))?;
     // Two providers are in the tree, so none is the default one.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -99,4 +102,18 @@ fn pair(cert: &Path, key: &Path) -> Result<Pair, TlsError> {
         .with_single_cert(chain.clone(), private)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Pair { chain, acceptor: TlsAcceptor::from(Arc::new(config)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_not_there_is_told_as_that() {
+        let directory = tempfile::tempdir().unwrap();
+        let [cert, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
+        fs::write(&cert, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+        let error = Tls::open(&cert, &key).map(drop).unwrap_err().to_string();
+        assert!(error.contains("key.pem: there is no such file"), "{error}");
+    }
 }

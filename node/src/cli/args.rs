@@ -402,6 +402,9 @@ pub struct InSandboxArgs {
     /// The standard input is its terminal
     #[arg(long)]
     pub terminal: bool,
+    /// The descriptor at which its keeper hears that it could not be run
+    #[arg(long, value_name = "NUMBER")]
+    pub barrier: Option<i32>,
     /// The command and its arguments, behind --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -14,7 +14,7 @@ use crate::{
     config::NodeConfig,
     run::{
         Confinement, Keepers, cgroup,
-        confine::NOTE_FILE,
+        confine::{NOTE_FILE, Note},
         files::serve::Stores,
         site::{RunSite, RunTerms},
         used,
@@ -43,13 +43,14 @@ pub fn site(
     (ledger, usable, clock): (&SharedLedger, &Usable, Clock),
 ) -> Result<(Arc<RunSite>, Arc<AuditLog>), DaemonError> {
     let confinement = confinement(config).map(with_cgroups);
-    note(data_dir, confinement.as_ref())?;
-    let terms = confinement.map(|confinement| {
-        for miss in confinement.check_for(data_dir.path())? {
+    let settings = &config.settings;
+    let scratch_in = settings.runner_scratch.clone().unwrap_or_else(std::env::temp_dir);
+    let note = confinement.map(|confinement| Note { confinement, scratch_in });
+    write_note(data_dir, note.as_ref())?;
+    let terms = note.map(|Note { confinement, scratch_in }| {
+        for miss in confinement.check_for(data_dir.path(), &scratch_in)? {
             warn!(runner = confinement.runner.as_str(), "{miss}");
         }
-        let settings = &config.settings;
-        let scratch_in = settings.runner_scratch.clone().unwrap_or_else(std::env::temp_dir);
         let spool_bytes = settings.runner_spool_mib << 20;
         if ledger.lock().hosts().count() > 1 {
             warn!("the commands of all hosts of this site run on this machine; give each machine a node of its own");
@@ -99,7 +100,7 @@ fn with_cgroups(confinement: Confinement) -> Confinement {
 }
 
 /// For `kolo doctor`, which reads no configuration.
-fn note(data_dir: &DataDir, confinement: Option<&Confinement>) -> Result<(), DaemonError> {
-    let noted = serde_json::to_string(&confinement).map_err(|error| DaemonError::Stopped(error.to_string()))?;
+fn write_note(data_dir: &DataDir, note: Option<&Note>) -> Result<(), DaemonError> {
+    let noted = serde_json::to_string(&note).map_err(|error| DaemonError::Stopped(error.to_string()))?;
     files::replace(&data_dir.path().join(NOTE_FILE), &noted).map_err(|error| DaemonError::Runs(error.into()))
 }

@@ -6,10 +6,7 @@
 //! image). Invariant: what the owner has asked for holds or the command does not run; what this
 //! machine cannot do is found by [`Confinement::check`] before the first one.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
 use nix::{
     sys::{
@@ -21,6 +18,7 @@ use nix::{
 use serde::{Deserialize, Serialize};
 
 use super::{
+    bubblewrap::SANDBOX_TEMPORARY,
     cgroup::{self, Cgroup, Limits},
     closing::{close_files, landlock_misses},
     confine_error::{ConfineError, system},
@@ -48,13 +46,7 @@ pub(super) const SYSTEM: [&str; 12] = [
 const SANDBOX_PROCESSES: u64 = 2;
 /// The processes and threads of podman, beside those of the command: several of its programs work at a time.
 const PODMAN_PROCESSES: u64 = 96;
-/// This program inside of a sandbox.
-pub const SELF_IN_SANDBOX: &str = "/run/kolo";
-/// The directory for temporary files of a sandbox.
-const SANDBOX_TEMPORARY: &str = "/tmp";
-/// The sandbox.
-const BUBBLEWRAP: &str = "bwrap";
-/// Where it and podman are looked for, whatever anybody's environment says.
+/// Where bubblewrap and podman are looked for, whatever anybody's environment says.
 const TOOLS_IN: [&str; 4] = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"];
 
 /// What stands between commands and the machine.
@@ -117,28 +109,39 @@ pub struct Confinement {
     pub processes_max: u64,
     /// Where the cgroups of commands are made; none where the machine gives the node none.
     pub cgroups: Option<PathBuf>,
-    /// The images that containers are made of.
+    /// The images that containers are made of; runs of before there were any go on after an upgrade.
+    #[serde(default)]
     pub images: Vec<String>,
     /// Where they are, unless in the store of the user that commands run as.
     pub image_store: Option<PathBuf>,
 }
 
+/// What a node notes at its start for `kolo doctor`, which reads no configuration.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Note {
+    /// How commands are confined.
+    pub confinement: Confinement,
+    /// Where scratch directories are made.
+    pub scratch_in: PathBuf,
+}
+
 impl Confinement {
-    /// Whether commands can be confined like this here, and see nothing of the node's directory; if so, what is not enforced, for the
-    /// owner.
+    /// Whether commands can be confined like this here, with scratch directories in `scratch_in`, and see nothing of the node's directory;
+    /// if so, what is not enforced, for the owner.
     ///
     /// # Errors
     /// [`ConfineError`], which says what to do.
-    pub fn check_for(&self, data_dir: &Path) -> Result<Vec<String>, ConfineError> {
+    pub fn check_for(&self, data_dir: &Path, scratch_in: &Path) -> Result<Vec<String>, ConfineError> {
         self.check_hides(data_dir)?;
-        self.check()
+        self.check(scratch_in)
     }
 
-    /// Whether commands can be confined like this here; if so, what is not enforced, for the owner.
+    /// Whether commands can be confined like this here, with scratch directories in `scratch_in`; if so, what is not enforced, for the owner.
     ///
     /// # Errors
     /// [`ConfineError`], which says what to do.
-    pub fn check(&self) -> Result<Vec<String>, ConfineError> {
+    pub fn check(&self, scratch_in: &Path) -> Result<Vec<String>, ConfineError> {
         let user = self.user()?;
         for path in &self.paths {
             let no_path = |source| ConfineError::NoPath { path: path.clone(), source };
@@ -151,7 +154,7 @@ impl Confinement {
             Runner::None if user.is_none() => return Err(ConfineError::NeedsUser),
             Runner::None => landlock_misses()?,
             Runner::Bubblewrap => self.try_sandbox().map(|()| Vec::new())?,
-            Runner::Podman => self.try_images().map(|()| Vec::new())?,
+            Runner::Podman => self.try_images(scratch_in).map(|()| Vec::new())?,
         };
         misses.extend(self.cgroups.as_deref().into_iter().flat_map(cgroup::misses));
         Ok(misses)
@@ -296,17 +299,6 @@ impl Confinement {
         self.paths.iter().map(PathBuf::as_path).chain([scratch]).chain(of_sandbox)
     }
 
-    /// The program of the sandbox; none where there is no sandbox.
-    ///
-    /// # Errors
-    /// [`ConfineError::NoBubblewrap`].
-    pub fn sandbox(&self) -> Result<Option<PathBuf>, ConfineError> {
-        match self.runner {
-            Runner::None | Runner::Podman => Ok(None),
-            Runner::Bubblewrap => tool(BUBBLEWRAP).map(Some).ok_or(ConfineError::NoBubblewrap),
-        }
-    }
-
     /// Whether a command may learn of a file, in whose place a link may be: in a sandbox only what lies below what it shows.
     pub fn shows(&self, scratch: &Path, file: &Path) -> bool {
         if self.runner == Runner::None {
@@ -316,93 +308,11 @@ impl Confinement {
         let mut shown = shown.filter_map(|path| path.canonicalize().ok());
         file.canonicalize().is_ok_and(|file| shown.any(|path| file.starts_with(path)))
     }
-
-    /// The words of the sandbox before a command, which starts in `directory`.
-    pub fn wrapped(&self, scratch: &Path, directory: &Path) -> Vec<std::ffi::OsString> {
-        if self.runner == Runner::None {
-            return Vec::new();
-        }
-        let mut words: Vec<std::ffi::OsString> = [
-            "--die-with-parent",
-            "--unshare-user",
-            "--unshare-pid",
-            "--unshare-ipc",
-            "--unshare-uts",
-            "--unshare-cgroup-try",
-            "--cap-drop",
-            "ALL",
-            "--proc",
-            "/proc",
-            "--dev",
-            "/dev",
-            "--tmpfs",
-            SANDBOX_TEMPORARY,
-        ]
-        .map(Into::into)
-        .into();
-        if !self.has_network {
-            words.push("--unshare-net".into());
-        }
-        for path in SYSTEM.iter().filter(|path| **path != "/proc") {
-            words.extend(["--ro-bind-try".into(), path.into(), path.into()]);
-        }
-        for path in self.paths.iter().map(PathBuf::as_path).chain([scratch]) {
-            words.extend(["--bind".into(), path.into(), path.into()]);
-        }
-        words.extend(["--chdir".into(), directory.into(), "--".into()]);
-        words
-    }
-
-    /// Makes a sandbox around nothing, as the user that commands run as.
-    fn try_sandbox(&self) -> Result<(), ConfineError> {
-        use std::os::unix::process::CommandExt as _;
-        let words = self.wrapped(Path::new("/usr"), Path::new("/"));
-        let Some(sandbox) = self.sandbox()? else { return Ok(()) };
-        let own_file = own_file().map_err(|why| ConfineError::BubblewrapFails(why, ""))?;
-        let mut command = Command::new(sandbox);
-        command.args(["--ro-bind", &own_file, SELF_IN_SANDBOX]).args(words);
-        command.args([SELF_IN_SANDBOX, "in-sandbox", "--", "true"]).env_clear().current_dir("/");
-        if let Some(user) = self.user()? {
-            command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
-        }
-        let done = match command.output() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(ConfineError::NoBubblewrap),
-            Err(error) => return Err(ConfineError::BubblewrapFails(error.to_string(), "")),
-            Ok(done) => done,
-        };
-        if done.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
-        Err(ConfineError::BubblewrapFails(said, what_mends_namespaces()))
-    }
-}
-
-/// The file of this program.
-pub fn own_file() -> Result<String, String> {
-    let file = std::fs::read_link("/proc/self/exe").map_err(|error| format!("the program has no file: {error}"))?;
-    let is_gone = !file.exists();
-    let file = file.into_os_string().into_string().map_err(|_| "the path of the program is not UTF-8".to_owned())?;
-    if is_gone { Err(format!("{file} cannot be reached, or was replaced: start the node again")) } else { Ok(file) }
 }
 
 /// The file of a program of this machine.
 pub(super) fn tool(name: &str) -> Option<PathBuf> {
     TOOLS_IN.iter().map(|directory| Path::new(directory).join(name)).find(|file| file.is_file())
-}
-
-/// What lets users make namespaces on this machine.
-fn what_mends_namespaces() -> &'static str {
-    let is = |file: &str, value: &str| std::fs::read_to_string(file).is_ok_and(|text| text.trim() == value);
-    if is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1") {
-        "; AppArmor forbids it: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or a profile for bwrap with `userns,`"
-    } else if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
-        "; the kernel forbids it: sudo sysctl -w kernel.unprivileged_userns_clone=1"
-    } else if is("/proc/sys/user/max_user_namespaces", "0") {
-        "; the kernel forbids it: sudo sysctl -w user.max_user_namespaces=15000"
-    } else {
-        ""
-    }
 }
 
 /// Lowers a limit of this process; one that is lower already stays.
@@ -414,10 +324,10 @@ fn limit(resource: Resource, most: u64) -> Result<(), ConfineError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn confinement() -> Confinement {
+    pub fn confinement() -> Confinement {
         Confinement {
             runner: Runner::None,
             user: None,
@@ -447,7 +357,7 @@ mod tests {
         }
         assert!(refused(&named, None, true).contains("--pty"));
         let none = Confinement { user: geteuid().is_root().then(|| "nobody".to_owned()), images: vec![], ..named };
-        assert!(matches!(none.check(), Err(ConfineError::NoImages)));
+        assert!(matches!(none.check(&std::env::temp_dir()), Err(ConfineError::NoImages)));
     }
 
     #[test]
@@ -468,26 +378,16 @@ mod tests {
     #[test]
     fn nothing_runs_as_root_and_an_unknown_user_is_told() {
         let as_user = |name: &str| Confinement { user: Some(name.to_owned()), ..confinement() };
-        let refused = as_user("no-such-user").check().unwrap_err().to_string();
+        let check = |confinement: &Confinement| confinement.check(&std::env::temp_dir());
+        let refused = check(&as_user("no-such-user")).unwrap_err().to_string();
         assert!(refused.contains("useradd --system no-such-user"), "{refused}");
-        assert!(matches!(as_user("root").check(), Err(ConfineError::UserIsRoot(_))));
+        assert!(matches!(check(&as_user("root")), Err(ConfineError::UserIsRoot(_))));
         if geteuid().is_root() {
-            assert!(matches!(confinement().check(), Err(ConfineError::Root)));
+            assert!(matches!(check(&confinement()), Err(ConfineError::Root)));
             assert!(as_user("nobody").owner().unwrap().is_some());
         } else {
-            assert!(matches!(confinement().check(), Err(ConfineError::NeedsUser)));
-            assert!(matches!(as_user("nobody").check(), Err(ConfineError::NotRoot(_))));
+            assert!(matches!(check(&confinement()), Err(ConfineError::NeedsUser)));
+            assert!(matches!(check(&as_user("nobody")), Err(ConfineError::NotRoot(_))));
         }
-    }
-
-    #[test]
-    fn a_sandbox_gets_the_network_only_where_the_owner_lets_it() {
-        let words = |has_network| {
-            let sandbox = Confinement { runner: Runner::Bubblewrap, has_network, ..confinement() };
-            sandbox.wrapped(Path::new("/scratch"), Path::new("/scratch/x"))
-        };
-        assert!(!words(true).contains(&"--unshare-net".into()) && words(false).contains(&"--unshare-net".into()));
-        assert!(words(true).ends_with(&["--chdir".into(), "/scratch/x".into(), "--".into()]));
-        assert!(confinement().wrapped(Path::new("/scratch"), Path::new("/scratch")).is_empty());
     }
 }

@@ -6,6 +6,9 @@ use nix::errno::Errno;
 
 use super::cgroup::CgroupError;
 
+/// Most characters of the directory of scratch directories where podman takes no path of more than 50.
+pub(super) const SCRATCH_PATH_MAX: usize = 25;
+
 /// Why commands cannot be confined as the owner wants, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
@@ -45,6 +48,12 @@ pub enum ConfineError {
     /// The sandbox does not work here.
     #[error("runner = \"bubblewrap\": bwrap makes no sandbox here ({0}){1}")]
     BubblewrapFails(String, &'static str),
+    /// The user of commands cannot run this program, which works within the sandbox.
+    #[error(
+        "runner = \"bubblewrap\": this program, {path}, works within the sandbox, and the user of commands cannot run it: put it where all users reach it, such as in /usr/local/bin (chmod a+x for the file and each directory above it)",
+        path = .0.display()
+    )]
+    OwnFile(PathBuf),
     /// podman is not installed.
     #[error(
         "runner = \"podman\": podman is not installed: sudo apt install podman crun uidmap (or dnf, zypper, pacman)"
@@ -53,6 +62,25 @@ pub enum ConfineError {
     /// podman makes no container here.
     #[error("runner = \"podman\": podman makes no container here: {0}")]
     PodmanFails(String),
+    /// podman makes no container with so long a path.
+    #[error(
+        "runner_scratch: podman makes no container in {path} ({said}): older ones take a path of at most {SCRATCH_PATH_MAX} characters; name a shorter one, or install podman 5",
+        path = .path.display()
+    )]
+    LongScratch {
+        /// Where scratch directories are made.
+        path: PathBuf,
+        /// What podman says.
+        said: String,
+    },
+    /// Scratch directories cannot be made.
+    #[error("runner_scratch: no directory can be made in {path}: {source}", path = .path.display())]
+    Scratch {
+        /// Where.
+        path: PathBuf,
+        /// What the system says.
+        source: Errno,
+    },
     /// The owner has named no image.
     #[error(
         "runner = \"podman\": no image may be used: name some, such as runner_images = [\"docker.io/library/debian:stable\"]"

@@ -273,6 +273,15 @@ impl RunDirectory {
         self.read("scratch", NOTE_BYTES_MAX)
     }
 
+    /// Removes what the end of a run leaves on the disk: what podman has, and the scratch directory, unless its user may still fetch files;
+    /// then that goes with the run, or when the node sees that the window is over.
+    pub fn leave_scratch(&self, keeps_files: bool) -> io::Result<()> {
+        match self.scratch().map_err(io::Error::other)? {
+            Some(scratch) if keeps_files => Place::of(&scratch).remove(),
+            _ => self.remove_scratch(),
+        }
+    }
+
     /// Removes the scratch directory, when there is one, and what podman has beside it.
     pub fn remove_scratch(&self) -> io::Result<()> {
         let Some(scratch) = self.scratch().map_err(io::Error::other)? else { return Ok(()) };
@@ -350,5 +359,26 @@ pub(super) fn write_json<T: Serialize>(path: PathBuf, value: &T) -> Result<(), D
     match serde_json::to_string(value) {
         Ok(text) => Ok(files::replace(&path, &text)?),
         Err(error) => Err(DirectoryError::Malformed { path, detail: error.to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_before_an_upgrade_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        // As nodes wrote it before there were containers.
+        let order = r#"{"grid":"g","site":"s","request":"r","seat":2,"run":7,"rank":0,"hosts":["a"],"command":["true"],"has_stdin":false,"issued":1,"expires":2,"nonce":"n"}"#;
+        let confinement = r#"{"runner":"none","user":"nobody","paths":["/srv"],"has_network":false,"memory_mib":64,"cpu_millicores":1000,"processes_max":100,"cgroups":"/sys/fs/cgroup/kolo"}"#;
+        let user = "01".repeat(32);
+        let task = format!(
+            r#"{{"order":{order},"user":"{user}","host":"h","deadline":100,"grace":{{"secs":2,"nanos":0}},"spool_bytes":1024,"scratch_in":"/tmp","confinement":{confinement}}}"#
+        );
+        let run = RunDirectory::at(directory.path());
+        files::replace(&run.file("task"), &task).unwrap();
+        let read = run.task().unwrap();
+        assert_eq!((read.order.run.0, read.deadline, read.confinement.images.len()), (7, Time(100), 0));
     }
 }

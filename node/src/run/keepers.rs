@@ -183,13 +183,15 @@ impl Keepers {
     pub fn with_program(root: &Path, program: Vec<OsString>) -> Result<Keepers, RunError> {
         files::open_directory(root)?;
         let keepers = Keepers { root: root.to_owned(), program, started: Mutex::default() };
-        keepers.directories(None)?.iter().for_each(end_rest);
+        for directory in keepers.directories(None)? {
+            let _ = end_rest(&directory);
+        }
         Ok(keepers)
     }
 
-    /// Ends what the keeper of a run has left running, when it has died without ending it.
-    pub fn end_rest(&self, id: &RunId) {
-        end_rest(&self.directory(id));
+    /// Ends what the keeper of a run has left running, when it has died without ending it; whether nothing of the run is left to be ended.
+    pub fn end_rest(&self, id: &RunId) -> bool {
+        end_rest(&self.directory(id))
     }
 
     /// Starts the keeper of a run, whose command waits for its user's word. `now` decides whether it is too late. Blocks for some
@@ -513,26 +515,28 @@ impl Keepers {
     }
 }
 
-/// Ends what a keeper that is gone has left in the cgroup of its run.
-fn end_cgroup(directory: &RunDirectory) {
+/// Ends what a keeper that is gone has left in the cgroup of its run; whether nothing is left there.
+fn end_cgroup(directory: &RunDirectory) -> bool {
     let is_left = matches!(directory.is_kept(), Ok(false));
-    let Some(cgroup) = directory.cgroup().ok().flatten().filter(|_| is_left) else { return };
-    if let Err(error) = cgroup.end() {
-        warn!(%error, run = %directory.path().display(), "what is left of a run cannot be ended");
-    }
+    let Some(cgroup) = directory.cgroup().ok().flatten().filter(|_| is_left) else { return true };
+    let ended = cgroup.end();
+    ended
+        .inspect_err(|error| warn!(%error, run = %directory.path().display(), "what is left of a run cannot be ended"))
+        .is_ok()
 }
 
-/// Ends what a keeper that has died without ending it has left running.
-fn end_rest(directory: &RunDirectory) {
-    end_cgroup(directory);
-    if matches!(directory.state(), Ok(RunState::Ended(End::Lost)))
-        && let Ok(Some(scratch)) = directory.scratch()
-    {
-        let (name, value) = environment::mark(&scratch);
-        processes::kill_marked(name, &value);
-        // What cannot be removed is the owner's to look at.
-        let _ = directory.remove_scratch();
-    }
+/// Ends what a keeper that has died without ending it has left running; whether nothing of the run is left to be ended.
+fn end_rest(directory: &RunDirectory) -> bool {
+    let is_ended = end_cgroup(directory);
+    let Ok(RunState::Ended(end)) = directory.state() else { return false };
+    let scratch = if end == End::Lost { directory.scratch().ok().flatten() } else { None };
+    let Some(scratch) = scratch else { return is_ended };
+    let (name, value) = environment::mark(&scratch);
+    let is_gone = processes::kill_marked(name, &value);
+    let keeps_files = directory.task().map_or(true, |task| task.order.keeps_files);
+    // What cannot be removed is the owner's to look at.
+    let _ = directory.leave_scratch(keeps_files);
+    is_ended && is_gone
 }
 
 /// Removes a run; whether it is gone. One that cannot be removed holds up no other.

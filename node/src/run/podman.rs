@@ -25,7 +25,7 @@ use nix::{
 
 use super::{
     confine::{Confinement, tool},
-    confine_error::ConfineError,
+    confine_error::{ConfineError, SCRATCH_PATH_MAX},
     processes,
     removal::remove_tree,
 };
@@ -162,7 +162,8 @@ impl Container<'_> {
 
     fn start(&self) -> Result<Command, ConfineError> {
         let mut command = self.place().podman(&self.confinement.image_store()?)?;
-        command.args(["start", "--attach", "--sig-proxy=false"]);
+        // Without keys to detach by: what is sent to the command is the command's.
+        command.args(["start", "--attach", "--sig-proxy=false", "--detach-keys", ""]);
         command.args(self.has_stdin.then_some("--interactive")).arg(NAME);
         Ok(command)
     }
@@ -178,9 +179,11 @@ impl Container<'_> {
         if let Some(bytes) = self.process_memory_mib.map(|mib| mib.saturating_mul(1024 * 1024)) {
             command.arg("--ulimit").arg(format!("data={bytes}:{bytes}"));
         }
-        for path in self.confinement.paths.iter().map(PathBuf::as_path).chain([self.scratch]) {
+        for path in &self.confinement.paths {
             command.arg("--volume").arg(format!("{path}:{path}", path = path.display()));
         }
+        // Where there is SELinux, it gets the label of this container alone; the owner's own directories keep theirs.
+        command.arg("--volume").arg(format!("{path}:{path}:Z", path = self.scratch.display()));
         command.arg("--pidfile").arg(place.0.join(PID)).arg("--workdir").arg(self.directory);
         if !self.variables.is_empty() {
             command.arg("--env-file").arg(self.write_variables()?);
@@ -221,21 +224,27 @@ impl Confinement {
         home.map(|home| home.join(STORE)).ok_or(ConfineError::NoStore)
     }
 
-    /// Whether a container comes up here from each of the owner's images.
-    pub(super) fn try_images(&self) -> Result<(), ConfineError> {
+    /// Whether a container comes up here from each of the owner's images, with its scratch directory in `scratch_in`.
+    pub(super) fn try_images(&self, scratch_in: &Path) -> Result<(), ConfineError> {
         if self.images.is_empty() {
             return Err(ConfineError::NoImages);
         }
         let failed = |error: io::Error| ConfineError::PodmanFails(error.to_string());
         let user = self.user()?;
-        let scratch = mkdtemp(&std::env::temp_dir().join("kolo-try-XXXXXX")).map_err(|error| failed(error.into()))?;
+        let scratch = mkdtemp(&scratch_in.join("kolo-try-XXXXXX"))
+            .map_err(|source| ConfineError::Scratch { path: scratch_in.to_owned(), source })?;
         let place = Place::of(&scratch);
         let tried = fs::set_permissions(&scratch, fs::Permissions::from_mode(0o755))
             .and_then(|()| place.make(user.as_ref().map(|user| (user.uid, user.gid))))
             .map_err(failed)
             .and_then(|()| self.try_in(&scratch, user.as_ref()));
         place.remove().and_then(|()| remove_tree(&scratch)).map_err(failed)?;
-        tried
+        match tried {
+            Err(ConfineError::PodmanFails(said)) if scratch_in.as_os_str().len() > SCRATCH_PATH_MAX => {
+                Err(ConfineError::LongScratch { path: scratch_in.to_owned(), said })
+            }
+            tried => tried,
+        }
     }
 
     fn try_in(&self, scratch: &Path, user: Option<&User>) -> Result<(), ConfineError> {

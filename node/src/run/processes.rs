@@ -3,7 +3,13 @@
 //! A keeper adopts what its command leaves behind ([`adopt_orphans`]), so that nothing the command has started gets out of its reach,
 //! whatever group or session it puts itself into. Invariant: only descendants of this very process are touched.
 
-use std::{collections::BTreeMap, fs, io, os::unix::fs::MetadataExt as _};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    thread,
+    time::{Duration, Instant},
+};
 
 use nix::{
     sys::{
@@ -13,6 +19,10 @@ use nix::{
     },
     unistd::Pid,
 };
+
+/// How long marked processes are killed. Only one that the system itself holds survives that.
+const MARKED_MAX: Duration = Duration::from_secs(5);
+const MARKED_PAUSE: Duration = Duration::from_millis(1);
 
 /// One process, as `/proc` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,18 +76,29 @@ pub fn reap_orphans(leader: Option<u32>) {
     }
 }
 
-/// Sends SIGKILL to every process with this variable in its environment, but for this one.
-pub fn kill_marked(name: &str, value: &str) {
+/// Sends SIGKILL to every process with this variable in its environment, but for this one, until none is seen any more; whether that is so.
+pub fn kill_marked(name: &str, value: &str) -> bool {
     let mark = format!("{name}={value}").into_bytes();
     let is_marked = |pid: i32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|variable| variable == mark)
     };
     let me = i32::try_from(std::process::id()).ok();
-    for pid in list().into_keys().filter(|pid| Some(*pid) != me && is_marked(*pid)) {
-        // An error says that it has just ended.
-        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    let (began, mut looks_in_vain) = (Instant::now(), 0);
+    // Twice in vain: one that becomes another program has no environment for a moment, and what it starts has come since the last look.
+    while looks_in_vain < 2 {
+        if began.elapsed() > MARKED_MAX {
+            return false;
+        }
+        looks_in_vain += 1;
+        for pid in list().into_keys().filter(|pid| Some(*pid) != me && is_marked(*pid)) {
+            looks_in_vain = 0;
+            // An error says that it has just ended.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        thread::sleep(MARKED_PAUSE);
     }
+    true
 }
 
 /// Sends `signal` to every descendant of `leader`, itself one of this process, that is at least so many generations below it.
@@ -144,6 +165,27 @@ mod tests {
         assert_eq!(read("42 (a"), None);
         let me = std::process::id();
         assert!(started_ticks(me).is_some() && started_ticks(me) == started_ticks(me));
+    }
+
+    #[test]
+    fn marked_processes_are_gone_with_what_they_start_meanwhile() {
+        let value = std::process::id().to_string();
+        let mark = format!("KOLO_MARK={value}");
+        let marked = || {
+            let has = |pid: &i32| {
+                fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| String::from_utf8_lossy(&all).contains(&mark))
+            };
+            list().keys().filter(|pid| has(pid)).count()
+        };
+        // They start others between any look at the list and the end of those on it.
+        let one = "i=0; while [ $i -lt 300 ]; do (sleep 20 &); i=$((i+1)); done";
+        let script = format!("for one in 1 2 3 4 5 6 7 8; do ({one}) & done; wait");
+        let mut started =
+            std::process::Command::new("sh").args(["-c", &script]).env("KOLO_MARK", &value).spawn().unwrap();
+        while marked() < 30 {}
+        assert!(kill_marked("KOLO_MARK", &value));
+        started.wait().unwrap();
+        assert_eq!(marked(), 0);
     }
 
     #[test]

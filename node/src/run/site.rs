@@ -397,7 +397,7 @@ impl RunSite {
         if started.is_empty() {
             return;
         }
-        // What a keeper that was killed has left running ends now, and once more after the window.
+        // What a keeper that was killed has left running ends now.
         let over = started.iter().filter(|(id, watched)| watched.deadline <= now || !keepers.goes_on(id));
         let over: Vec<RunId> = over.map(|(id, _)| id.clone()).collect();
         let changed: Vec<(RunId, Watched, Option<Time>)> = {
@@ -424,7 +424,10 @@ impl RunSite {
                         info!(%request, %seat, until_s = end.0, "a run ends with its seat, whose end has changed");
                         end
                     }
-                    (Err(RunError::Over | RunError::Unknown), _) => return keepers.end_rest(&id),
+                    (Err(RunError::Over | RunError::Unknown), _) => {
+                        let _ = keepers.end_rest(&id);
+                        return;
+                    }
                     (Err(error), _) => {
                         warn!(%error, %request, %seat, "a run whose seat has changed");
                         watched.deadline
@@ -435,7 +438,9 @@ impl RunSite {
             });
         }
         drop(started);
-        over.iter().for_each(|id| keepers.end_rest(id));
+        // Nothing comes of these any more.
+        let ended = over.iter().filter(|id| keepers.end_rest(id));
+        ended.for_each(|id| drop(locked(&self.started).remove(id)));
     }
 }
 

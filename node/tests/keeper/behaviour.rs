@@ -184,6 +184,28 @@ async fn a_run_whose_keeper_is_killed_is_lost_and_over() {
 }
 
 #[tokio::test]
+async fn files_that_a_user_may_fetch_stay_when_the_keeper_is_killed() {
+    for keeps_files in [true, false] {
+        let site = Site::new();
+        let task = site.task(&["sh", "-c", "echo x > file; echo up; exec sleep 1000"]);
+        let id = site.start(&Task { order: RunOrder { keeps_files, ..task.order }, ..task });
+        let mut user = site.attach(&id, [0; 2]).await;
+        user.go().await;
+        user.has_said("up").await;
+        let scratch = site.keepers.files(&id).unwrap().scratch;
+        assert!(!site.keepers.end_rest(&id), "its keeper lives");
+        kill(site.pid_in("lock"), Signal::SIGKILL).unwrap();
+        until("it is lost", || site.state() == Some(RunState::Ended(End::Lost))).await;
+        assert!(site.keepers.end_rest(&id), "once is enough");
+        assert!(!is_alive(user.pid.unwrap()));
+        drop(Site::open(site.directory.path()));
+        assert_eq!(scratch.join("file").exists(), keeps_files, "nor does the start of the node remove it");
+        site.keepers.forget(&id).unwrap();
+        assert!(!scratch.exists());
+    }
+}
+
+#[tokio::test]
 async fn nothing_outlives_the_command_or_holds_its_end_up() {
     let site = Site::new();
     let (end, stdout, _) =

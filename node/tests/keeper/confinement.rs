@@ -11,6 +11,8 @@ use kolo::{
     readers::run::{End, RunNumber, RunOrder, ToKeeper},
 };
 
+use nix::unistd::geteuid;
+
 use super::site::{Site, is_alive, now, skip, until};
 
 #[tokio::test]
@@ -92,7 +94,7 @@ async fn limits_of_memory_and_processes_hold() {
 fn in_sandbox(site: &Site, script: &str) -> Option<Task> {
     let task = site.task(&["sh", "-c", script]);
     let task = Task { confinement: Confinement { runner: Runner::Bubblewrap, ..task.confinement.clone() }, ..task };
-    match task.confinement.check() {
+    match task.confinement.check(&task.scratch_in) {
         Ok(_) => Some(task),
         Err(why) => {
             skip(&why.to_string());
@@ -113,11 +115,60 @@ async fn a_sandbox_shows_nothing_of_the_machine_and_tells_ends_as_they_are() {
     // Two lines of titles, and the loopback.
     assert!(lines[0] == "0" && processes < 10 && lines[2] == "3", "{stdout}");
     // Where the kernel has Landlock, what the sandbox itself has put there is closed too.
-    let has_landlock = fs::read_to_string("/proc/kallsyms").is_ok_and(|names| names.contains("landlock_"));
-    assert!(!has_landlock || lines[4] == "0" && stderr.contains("Permission denied"), "{stdout}{stderr}");
+    assert!(!has_landlock(&site) || lines[4] == "0" && stderr.contains("Permission denied"), "{stdout}{stderr}");
     let command = ["sh", "-c", "kill -KILL $$"].map(str::to_owned).into();
     let next = Task { order: RunOrder { run: RunNumber(2), command, ..task.order.clone() }, ..task };
     assert_eq!(site.run(&next).await.0, End::Signal(9));
+}
+
+/// Whether the kernel closes files to who asks it to: without a sandbox no command runs where it does not.
+fn has_landlock(site: &Site) -> bool {
+    let plain = site.task(&["true"]);
+    let confinement = Confinement { user: Some("nobody".to_owned()), ..plain.confinement };
+    match confinement.check(&plain.scratch_in) {
+        Ok(_) => true,
+        // One who is not root runs nothing without a sandbox, so it is not asked.
+        Err(why) => {
+            skip(&format!("Landlock within the sandbox: {why}"));
+            false
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_be_executed_has_not_run_in_a_sandbox_or_without_one() {
+    let site = Site::new();
+    let Some(sandboxed) = in_sandbox(&site, "true") else { return };
+    let program = |name: &str, text: &str, mode: u32| {
+        let path = site.directory.path().join("open").join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    // One without its interpreter, and one that only its owner may execute.
+    let mut programs = vec![program("lost", "#!/no/such/interpreter\n", 0o755)];
+    programs.extend(geteuid().is_root().then(|| program("closed", "#!/bin/sh\n", 0o744)));
+    let plain = geteuid().is_root().then(|| site.task(&["true"]).confinement);
+    let mut run = 0;
+    for program in programs {
+        let mut ends = Vec::new();
+        for confinement in [Some(sandboxed.confinement.clone()), plain.clone()].into_iter().flatten() {
+            run += 1;
+            let order = RunOrder { run: RunNumber(run), command: vec![program.clone()], ..sandboxed.order.clone() };
+            ends.push(site.run(&Task { order, confinement, ..sandboxed.clone() }).await.0);
+        }
+        let begins = format!("{program} cannot be run: ");
+        let is_told = |end: &End| matches!(end, End::Failed(why) if why.starts_with(&begins)) && *end == ends[0];
+        assert!(ends.iter().all(is_told), "{ends:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_the_barrier_reaches_a_command_in_a_sandbox() {
+    let site = Site::new();
+    let script = "for one in /proc/self/fd/*; do readlink $one; done | grep -c socket";
+    let Some(task) = in_sandbox(&site, script) else { return };
+    assert_eq!(site.run(&task).await.1, "0\n");
 }
 
 #[tokio::test]
@@ -126,7 +177,7 @@ async fn what_the_sandbox_cannot_set_up_has_not_run() {
     let Some(task) = in_sandbox(&site, "exit 255") else { return };
     assert_eq!(site.run(&task).await.0, End::Code(255), "there is no signal of that number");
     let missing = Confinement { paths: vec![PathBuf::from("/srv/no-such-dir")], ..task.confinement.clone() };
-    let refused = missing.check().unwrap_err().to_string();
+    let refused = missing.check(&task.scratch_in).unwrap_err().to_string();
     assert!(refused.starts_with("runner_paths: /srv/no-such-dir: "), "{refused}");
     // It may go while the node runs.
     let task = Task { order: RunOrder { run: RunNumber(2), ..task.order }, confinement: missing, ..task };

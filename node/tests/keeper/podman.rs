@@ -195,7 +195,7 @@ async fn what_a_container_says_comes_whole_and_signals_and_sizes_reach_it() {
     let expected: String = (1..=300_000).map(|number| format!("{number}\n")).chain(["up\ntold\n".to_owned()]).collect();
     assert!(at.said[0] == expected.as_bytes(), "{} bytes", at.said[0].len());
 
-    let script = "stty size; echo up; until [ \"$(stty size)\" = '50 132' ]; do sleep 0.02; done; read line; echo got $line; sleep 100";
+    let script = "stty size; echo up; until [ \"$(stty size)\" = '50 132' ]; do sleep 0.02; done; read line; echo got $line; stty raw -echo; echo raw; head -c 3; stty sane; echo sane; sleep 100";
     let task = containers.task(&site, script);
     let terminal = Some(TerminalSize { rows: 24, columns: 80 });
     let order = RunOrder { terminal, run: RunNumber(2), has_stdin: true, ..task.order };
@@ -205,9 +205,12 @@ async fn what_a_container_says_comes_whole_and_signals_and_sizes_reach_it() {
     at.has_said("up").await;
     at.send(&ToKeeper::Resize(TerminalSize { rows: 50, columns: 132 })).await;
     at.send(&ToKeeper::Stdin { offset: 0, data: Data(b"x\n".to_vec()) }).await;
-    at.has_said("got x").await;
+    at.has_said("got x\r\nraw").await;
+    // The keys by which podman would leave a container.
+    at.send(&ToKeeper::Stdin { offset: 2, data: Data(b"\x10\x11x".to_vec()) }).await;
+    at.has_said("\u{10}\u{11}xsane").await;
     // The key for an interrupt.
-    at.send(&ToKeeper::Stdin { offset: 2, data: Data(vec![3]) }).await;
+    at.send(&ToKeeper::Stdin { offset: 5, data: Data(vec![3]) }).await;
     let end = at.end().await;
     assert_eq!(end, End::Signal(2), "{}", String::from_utf8_lossy(&at.said[0]));
 }
@@ -216,16 +219,17 @@ async fn what_a_container_says_comes_whole_and_signals_and_sizes_reach_it() {
 async fn no_container_outlives_its_keeper_or_podman() {
     let Some((site, containers)) = site() else { return };
     let scratch = site.directory.path().join("scratch");
+    // Of this test alone, whatever else runs on the machine.
+    let sleep = format!("sleep 4242.{}", std::process::id());
     for (number, whose) in [(1, "keeper"), (2, "podman")] {
-        let script = "trap '' TERM; echo up; sleep 4242";
-        let mut task = containers.task(&site, script);
+        let mut task = containers.task(&site, &format!("trap '' TERM; echo up; {sleep}"));
         task.order.run = RunNumber(number);
         let id = site.start(&task);
         let mut at = site.attach(&id, [0; 2]).await;
         at.go().await;
         at.has_said("up\n").await;
         let Ok(RunState::Running { pid }) = site.keepers.find(&id).map(|run| run.state) else { panic!("it runs") };
-        let sleeping = processes_with("sleep 4242");
+        let sleeping = processes_with(&sleep);
         assert!(sleeping.len() >= 2, "the first process of the container, and the command: {sleeping:?}");
         if whose == "podman" {
             kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
@@ -233,14 +237,31 @@ async fn no_container_outlives_its_keeper_or_podman() {
         } else {
             kill(site.pid_in("lock"), Signal::SIGKILL).unwrap();
             until("the keeper is gone", || !site.keepers.goes_on(&id)).await;
-            site.keepers.end_rest(&id);
+            assert!(site.keepers.end_rest(&id), "once is enough");
         }
-        until(whose, || processes_with("sleep 4242").is_empty()).await;
+        until(whose, || processes_with(&sleep).is_empty()).await;
         until("its place goes", || fs::read_dir(&scratch).unwrap().count() == 0).await;
         until("podman goes", || processes_with(scratch.to_str().unwrap()).is_empty()).await;
         drop(at);
         site.keepers.forget(&id).unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_directory_whose_path_is_too_long_for_podman_is_told_before_anything_runs() {
+    let Some((site, containers)) = site() else { return };
+    let long = site.directory.path().join("a-directory-with-a-long-name-for-scratch-directories");
+    fs::create_dir(&long).unwrap();
+    fs::set_permissions(&long, fs::Permissions::from_mode(0o755)).unwrap();
+    let task = Task { scratch_in: long.clone(), ..containers.task(&site, "true") };
+    let checked = task.confinement.check(&long).map_err(|error| error.to_string());
+    let is_told = checked.as_ref().is_err_and(|why| why.starts_with("runner_scratch: ") && why.contains("characters"));
+    assert!(fs::read_dir(&long).unwrap().next().is_none(), "nothing is left of the try");
+    let end = site.run(&task).await.0;
+    let is_too_long = matches!(&end, End::Failed(why) if why.contains("50 characters"));
+    assert_eq!(is_told, is_too_long, "{checked:?} {end:?}");
+    let nowhere = task.confinement.check(Path::new("/srv/no-such-dir")).unwrap_err().to_string();
+    assert!(nowhere.starts_with("runner_scratch: ") && nowhere.contains("/srv/no-such-dir"), "{nowhere}");
 }
 
 #[tokio::test]
@@ -251,13 +272,13 @@ async fn an_image_that_is_not_the_owners_or_not_there_is_refused_with_what_mends
     let refused = site.keepers.start(&task, super::site::now()).unwrap_err();
     assert!(matches!(&refused, RunError::Confine(_)) && refused.to_string().contains(IMAGE), "{refused}");
     let missing = Confinement { images: vec!["localhost/other".to_owned()], ..task.confinement.clone() };
-    let why = missing.check().unwrap_err().to_string();
+    let why = missing.check(&task.scratch_in).unwrap_err().to_string();
     assert!(why.contains("podman --root") && why.ends_with("pull localhost/other"), "{why}");
     // Had the owner taken it away since the node has started, nothing would run.
     task.confinement = missing;
     let (end, ..) = site.run(&task).await;
     assert!(matches!(&end, End::Failed(why) if why.contains("localhost/other")), "{end:?}");
     if containers.before.is_empty() {
-        containers.confinement(task.confinement).check().unwrap();
+        containers.confinement(task.confinement).check(&task.scratch_in).unwrap();
     }
 }

@@ -1,11 +1,20 @@
 //! Seats on one of a class: they move out of the way, survive hosts that go and crashes, and have a host from their start on.
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path, process::Stdio};
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
-use end_to_end::{Node, wait_until};
+use end_to_end::{Node, binary, run, wait_until};
 use serde_json::{Value, json};
 
-use super::run_on_seats::{kolo_run, runner, shared};
+use super::{
+    membership::recording_proxy,
+    run_on_seats::{kolo_run, runner, shared},
+};
 
 /// A class of so many hosts with 4 cores.
 fn class(count: usize) -> String {
@@ -118,20 +127,65 @@ fn picky_hook(directory: &Path) -> String {
     hook.display().to_string()
 }
 
+/// A hook that waits as long as the file is there.
+fn held_hook(directory: &Path) -> (String, PathBuf) {
+    let (hook, held) = (directory.join("hook"), directory.join("held"));
+    fs::write(&held, "").unwrap();
+    fs::write(&hook, format!("#!/bin/sh\nwhile [ -e {} ]; do sleep 0.05; done\n", held.display())).unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    (hook.display().to_string(), held)
+}
+
+#[test]
+fn a_command_on_some_seats_waits_for_no_hook_of_the_others() {
+    let directory = shared();
+    let (hook, held) = held_hook(directory.path());
+    let first = Node::start("alpha", &class(1), runner());
+    let second = Node::joining("beta", &class(1), &first, &[runner(), &["--activation-hook", &hook]].concat());
+    [&first, &second].iter().for_each(|node| node.wait_until_it_knows(2));
+    let view = first.kolo_json(&["submit", "-N", "2", "--per-host", "cpu=3", "-t", "1h", "--earliest", "now+3s"], 0);
+    let id = view["id"].as_str().unwrap();
+    let of_first = |view: &Value| {
+        let hosts = view["reservation"]["hosts"].as_array().unwrap();
+        hosts.iter().find(|host| host["site_name"] == "alpha").unwrap().clone()
+    };
+    let has_host = |view: &Value| view["state"] == "active" && of_first(view)["class"].is_null();
+    let begun = first.wait_until("the first host", &format!("/v1/requests/{id}"), has_host);
+    let seat = of_first(&begun)["seat"].to_string();
+    let is_open = |view: &Value| seats(view).iter().any(|(_, class)| class.is_string());
+    assert!(is_open(&begun), "the other one waits for its hook: {begun}");
+    let ended = run(&mut kolo_run(&first, &["--in", id, "--on", &seat], &["echo", "up"]));
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "up\n"), "{ended:?}");
+    fs::remove_file(held).unwrap();
+}
+
 #[test]
 fn a_command_waits_for_the_hook_of_its_host_however_long_it_takes() {
     let directory = shared();
-    let held = directory.path().join("held");
-    fs::write(&held, "").unwrap();
-    let hook = directory.path().join("hook");
-    let script = format!("#!/bin/sh\nwhile [ -e {} ]; do sleep 0.05; done\n", held.display());
-    fs::write(&hook, script).unwrap();
-    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
-    let arguments = [runner(), &["--activation-hook", hook.to_str().unwrap()]].concat();
+    let (hook, held) = held_hook(directory.path());
+    let arguments = [runner(), &["--activation-hook", &hook]].concat();
     let node = Node::start("alpha", &class(2), &arguments);
-    let mut command = kolo_run(&node, &["-N", "1", "--per-host", "cpu=3", "-t", "1h"], &["echo", "up"]);
+    let (proxy, sent) = recording_proxy(node.address());
+    let mut command = Command::new(binary("kolo"));
+    // What begins at once has its host when it is reserved.
+    command.args(["run", "-N", "1", "--per-host", "cpu=3", "-t", "1h", "--earliest", "now+3s", "--api", &proxy]);
+    command.arg("--token-file").arg(node.data().join("api.token")).args(["--", "echo", "up"]).stdin(Stdio::null());
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     node.wait_until("it to begin", "/v1/requests", |list| list["requests"][0]["state"] == "active");
+    // A seat that is asked for is asked for again until the hook is done, if that is soon: so it must not be asked for.
+    let asked = || {
+        let sent = String::from_utf8_lossy(&sent.lock().unwrap()).into_owned();
+        let asked = sent.split("GET /v1/r").skip(1).filter_map(|rest| rest.lines().next());
+        asked.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let is_of_seat = |line: &String| line.starts_with("un ");
+    // What was reserved is looked at anew, and then waited for.
+    let waits = |asked: &Vec<String>| {
+        let is_view = |line: &&String| !line.contains('?');
+        asked.iter().filter(is_view).count() >= 2 && asked.last().is_some_and(|line| line.contains("?wait_ms="))
+    };
+    let asked = wait_until("it to ask", asked, |asked| asked.iter().any(is_of_seat) || waits(asked));
+    assert!(!asked.iter().any(is_of_seat), "{asked:?}");
     fs::remove_file(held).unwrap();
     let ended = running.wait_with_output().unwrap();
     let [out, err] = [ended.stdout, ended.stderr].map(|text| String::from_utf8(text).unwrap());

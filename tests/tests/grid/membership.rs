@@ -201,7 +201,7 @@ fn an_expired_invitation_and_a_second_grid_in_one_directory_are_refused() {
 }
 
 /// Passes bytes on to `target` and keeps what a client sends.
-fn recording_proxy(target: String) -> (String, Arc<Mutex<Vec<u8>>>) {
+pub(super) fn recording_proxy(target: String) -> (String, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let sent = Arc::new(Mutex::new(Vec::new()));

@@ -25,7 +25,7 @@ pub fn run(args: &KeeperArgs) -> Result<Exit, CliError> {
 
 /// `kolo in-sandbox`: the command of a seat, where it is started in a sandbox.
 pub fn in_sandbox(args: &InSandboxArgs) -> Result<Exit, CliError> {
-    launch::in_sandbox(&args.command, &args.own, args.terminal)
+    launch::in_sandbox(&args.command, &args.own, args.terminal, args.barrier)
         .map_err(|source| CliError::Io { doing: "running the command", source })?;
     Ok(Exit::Done)
 }

@@ -33,6 +33,7 @@ pub mod ps;
 pub mod receipt;
 pub mod repair;
 pub mod run;
+mod run_orders;
 mod seats;
 pub mod show;
 pub mod sites;

@@ -42,16 +42,8 @@ pub fn chosen<'v>(view: &'v RequestView, on: &[u32]) -> Result<Vec<&'v ReservedH
         let message = format!("request {} is {}: it has no reservation", view.id, view.state);
         CliError::of_run(code::NO_RESERVATION, message)
     })?;
-    let mut seats: Vec<&ReservedHost> = reservation.hosts.iter().collect();
+    let mut seats = numbered(reservation.hosts.iter().collect(), on, |host| host.seat)?;
     seats.sort_by_key(|host| host.seat);
-    if !on.is_empty() {
-        let wanted: BTreeSet<SeatNumber> = on.iter().copied().map(SeatNumber).collect();
-        seats.retain(|host| wanted.contains(&host.seat));
-        if seats.len() < wanted.len() {
-            let last = reservation.hosts.len().saturating_sub(1);
-            return Err(CliError::Usage(format!("--on: the reservation has the seats 0 to {last}")));
-        }
-    }
     match seats.iter().find(|host| host.lost.is_some()) {
         Some(lost) => Err(CliError::of_run(
             code::NO_RESERVATION,
@@ -60,6 +52,20 @@ pub fn chosen<'v>(view: &'v RequestView, on: &[u32]) -> Result<Vec<&'v ReservedH
         .hinted(format!("kolo repair {} replaces it, or leave it out with --on", view.id))),
         None => Ok(seats),
     }
+}
+
+/// Those of all seats of a reservation that have the numbers `on`; all when there are none.
+///
+/// # Errors
+/// When one is not there.
+pub fn numbered<T>(mut seats: Vec<T>, on: &[u32], number: impl Fn(&T) -> SeatNumber) -> Result<Vec<T>, CliError> {
+    let wanted: BTreeSet<SeatNumber> = on.iter().copied().map(SeatNumber).collect();
+    let last = seats.len().saturating_sub(1);
+    seats.retain(|seat| wanted.is_empty() || wanted.contains(&number(seat)));
+    if seats.len() < wanted.len() {
+        return Err(CliError::Usage(format!("--on: the reservation has the seats 0 to {last}")));
+    }
+    Ok(seats)
 }
 
 /// Whether the user's node carries streams to all these seats at once.
@@ -94,11 +100,17 @@ pub fn check_streams(client: &Client, hosts: &[&ReservedHost]) -> Result<(), Cli
 /// # Errors
 /// When there are several.
 pub fn one<'v>(hosts: &[&'v ReservedHost]) -> Result<&'v ReservedHost, CliError> {
-    match hosts {
-        [one] => Ok(*one),
-        _ => {
-            Err(CliError::Usage(format!("a terminal is for one seat, not for {}: name one, as by --on 0", hosts.len())))
-        }
+    check_one(hosts.len()).map(|()| hosts[0])
+}
+
+/// Whether so many seats are one.
+///
+/// # Errors
+/// When they are not.
+pub fn check_one(seats: usize) -> Result<(), CliError> {
+    match seats {
+        1 => Ok(()),
+        _ => Err(CliError::Usage(format!("a terminal is for one seat, not for {seats}: name one, as by --on 0"))),
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 use broker::time::Time;
 
 use super::{
-    Context, path_of, run,
+    Context, path_of, run_orders,
     seats::{self, Common},
     ssh::{self, Seat},
 };
@@ -89,7 +89,7 @@ fn order(grid: &str, view: &RequestView, host: &ReservedHost, key: &str) -> Resu
         seat: host.seat,
         run: RunNumber(unix_ms()),
         rank: 0,
-        hosts: run::host_names(&[host]),
+        hosts: run_orders::host_names(&[host]),
         peers: None,
         command: Vec::new(),
         ssh_keys: vec![key.to_owned()],

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tokio::{sync::mpsc, time::sleep};
 
 use crate::{
-    api::request_view::{RequestState, RequestView},
+    api::request_view::{RequestState, RequestView, ReservedHost},
     cli::{
         args::Goal,
         client::{Client, request_path},
@@ -30,6 +30,20 @@ const QUEUE: usize = 4;
 
 type News = Result<Box<RequestView>, CliError>;
 
+/// What a request is awaited to come to.
+#[derive(Debug, Clone)]
+pub struct Awaited {
+    goal: Goal,
+    /// The seats whose hosts count; all when it is empty.
+    on: Vec<u32>,
+}
+
+impl From<Goal> for Awaited {
+    fn from(goal: Goal) -> Awaited {
+        Awaited { goal, on: Vec::new() }
+    }
+}
+
 /// Hands `submission` over and waits until it is settled, or until `timeout`.
 ///
 /// # Errors
@@ -39,56 +53,65 @@ pub fn submit_and_wait(
     submission: Submission,
     timeout: Option<Duration>,
 ) -> Result<RequestView, CliError> {
-    wait(client, Goal::Settled, timeout, move |client| client.post("/v1/requests", &submission))
+    wait(client, &Goal::Settled.into(), timeout, move |client| client.post("/v1/requests", &submission))
 }
 
-/// Waits until the request that `begin` gives has come to `goal`, or until `timeout`.
+/// Waits until the request that `begin` gives has come to what is `awaited`, or until `timeout`.
 pub fn wait(
     client: Client,
-    goal: Goal,
+    awaited: &Awaited,
     timeout: Option<Duration>,
     begin: impl FnOnce(&Client) -> Result<RequestView, CliError> + Send + 'static,
 ) -> Result<RequestView, CliError> {
     let failed = |source| CliError::Io { doing: "waiting for the request", source };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let (sender, receiver) = mpsc::channel(QUEUE);
+    let of_client = awaited.clone();
     // Not joined: when the wait ends first, the process does too.
     thread::Builder::new()
         .name("wait".to_owned())
         .spawn(move || {
             let first = begin(&client);
-            follow(&client, goal, first, &sender);
+            follow(&client, &of_client, first, &sender);
         })
         .map_err(failed)?;
     let progress = progress_line();
-    let result = runtime.block_on(listen(receiver, goal, timeout, tokio::signal::ctrl_c(), &progress));
+    let result = runtime.block_on(listen(receiver, awaited, timeout, tokio::signal::ctrl_c(), &progress));
     progress.finish_and_clear();
     result
 }
 
-impl Goal {
+impl Awaited {
+    /// The hosts of these seats, of a reservation that has begun; of all when there are none.
+    pub fn hosts(on: &[u32]) -> Awaited {
+        Awaited { goal: Goal::Hosts, on: on.to_vec() }
+    }
+
     /// Whether `view` has come to the goal, or can no more.
-    fn is_reached(self, view: &RequestView) -> bool {
-        match self {
+    fn is_reached(&self, view: &RequestView) -> bool {
+        match self.goal {
             _ if !view.state.is_reserved() => view.state.is_settled(),
             Goal::Settled => view.state.is_settled(),
             Goal::Start => has_begun(view),
             Goal::Hosts => {
-                view.state == RequestState::Ended || has_begun(view) && until(view, self) == 0 && !is_open(view)
+                let is_there = has_begun(view) && until(view, self.goal) == 0 && !self.is_open(view);
+                view.state == RequestState::Ended || is_there
             }
             Goal::End => view.state == RequestState::Ended,
         }
+    }
+
+    /// Whether one of the seats that count and are not lost may still get another host: hosts of a class are free until they begin, and until
+    /// their owner's hook is done.
+    fn is_open(&self, view: &RequestView) -> bool {
+        let counts = |host: &&ReservedHost| self.on.is_empty() || self.on.contains(&host.seat.0);
+        let mut hosts = view.reservation.iter().flat_map(|reservation| &reservation.hosts).filter(counts);
+        hosts.any(|host| host.class.is_some() && host.lost.is_none())
     }
 }
 
 fn has_begun(view: &RequestView) -> bool {
     matches!(view.state, RequestState::Active | RequestState::Ended) || until(view, Goal::Start) == 0
-}
-
-/// Whether a seat that is not lost may still get another host: hosts of a class are free until they begin, and until their owner's hook is done.
-fn is_open(view: &RequestView) -> bool {
-    let mut hosts = view.reservation.iter().flat_map(|reservation| &reservation.hosts);
-    hosts.any(|host| host.class.is_some() && host.lost.is_none())
 }
 
 /// The path of the next view after `view`, which time alone changes in so many milliseconds, if it does.
@@ -115,14 +138,14 @@ fn until(view: &RequestView, goal: Goal) -> u64 {
     })
 }
 
-/// Asks the node until the request has come to `goal`, or nobody listens any more.
-fn follow(client: &Client, goal: Goal, first: Result<RequestView, CliError>, news: &mpsc::Sender<News>) {
+/// Asks the node until the request has come to what is `awaited`, or nobody listens any more.
+fn follow(client: &Client, awaited: &Awaited, first: Result<RequestView, CliError>, news: &mpsc::Sender<News>) {
     let mut answer = first;
     loop {
-        let next = answer.as_ref().ok().filter(|view| !goal.is_reached(view)).map(|view| {
+        let next = answer.as_ref().ok().filter(|view| !awaited.is_reached(view)).map(|view| {
             // What has begun has its hosts with a new revision.
-            let is_of_time = |until_ms: &u64| goal != Goal::Hosts || *until_ms > 0;
-            let changes_ms = view.state.is_reserved().then(|| until(view, goal)).filter(is_of_time);
+            let is_of_time = |until_ms: &u64| awaited.goal != Goal::Hosts || *until_ms > 0;
+            let changes_ms = view.state.is_reserved().then(|| until(view, awaited.goal)).filter(is_of_time);
             question(view, changes_ms)
         });
         if news.blocking_send(answer.map(Box::new)).is_err() {
@@ -135,7 +158,7 @@ fn follow(client: &Client, goal: Goal, first: Result<RequestView, CliError>, new
 
 async fn listen(
     mut news: mpsc::Receiver<News>,
-    goal: Goal,
+    awaited: &Awaited,
     timeout: Option<Duration>,
     interrupt: impl Future<Output = io::Result<()>>,
     progress: &ProgressBar,
@@ -152,7 +175,7 @@ async fn listen(
         tokio::select! {
             biased;
             received = news.recv() => match received {
-                Some(Ok(view)) if goal.is_reached(&view) => return Ok(*view),
+                Some(Ok(view)) if awaited.is_reached(&view) => return Ok(*view),
                 Some(Ok(view)) => {
                     progress.set_message(safe(&progress_text(&view)));
                     latest = Some(view);
@@ -221,7 +244,7 @@ mod tests {
             for received in views {
                 sender.send(received).await.unwrap();
             }
-            let result = listen(receiver, Goal::Settled, timeout, interrupt, &ProgressBar::hidden()).await;
+            let result = listen(receiver, &Goal::Settled.into(), timeout, interrupt, &ProgressBar::hidden()).await;
             drop(sender);
             result
         })
@@ -247,7 +270,7 @@ mod tests {
         let request: Request = serde_json::from_str(r#"{"hosts":3,"duration":7200}"#).unwrap();
         let (sender, mut receiver) = mpsc::channel(QUEUE);
         let first = client.post("/v1/requests", &Submission::Plain(Box::new(request.clone())));
-        follow(&client, Goal::Settled, first, &sender);
+        follow(&client, &Goal::Settled.into(), first, &sender);
         let asked = server.join().unwrap();
         assert!(asked[0].starts_with("POST /v1/requests HTTP"), "{asked:?}");
         let (_, sent) = asked[0].split_once("\r\n\r\n").unwrap();
@@ -263,7 +286,7 @@ mod tests {
         let mut at = |state: &str, start: i64| {
             view.state = serde_json::from_value(state.into()).unwrap();
             view.reservation.as_mut().unwrap().start.0 = Timestamp::now().as_second() + start;
-            [Goal::Settled, Goal::Start, Goal::End].map(|goal| goal.is_reached(&view))
+            [Goal::Settled, Goal::Start, Goal::End].map(|goal| Awaited::from(goal).is_reached(&view))
         };
         assert_eq!(at("confirmed", 3600), [true, false, false]);
         assert_eq!(at("degraded", -5), [true, true, false]);
@@ -273,15 +296,21 @@ mod tests {
         assert_eq!(at("cancelled", 3600), [true, true, true], "nothing more can come");
 
         at("active", -5);
-        assert!(Goal::Hosts.is_reached(&view));
+        let is_reached = |on: &[u32], view: &RequestView| Awaited::hosts(on).is_reached(view);
+        assert!(is_reached(&[], &view));
         let hosts = |view: &mut RequestView| view.reservation.as_mut().unwrap().hosts.clone();
         let mut open = hosts(&mut view);
         open[0].class = Some(open[0].host.clone());
         view.reservation.as_mut().unwrap().hosts = open.clone();
-        assert!(!Goal::Hosts.is_reached(&view), "the owner's hook is not done");
+        assert!(!is_reached(&[], &view), "the owner's hook is not done");
+        let (first, other) = (open[0].seat.0, open[1].seat.0);
+        assert!(
+            !is_reached(&[other, first], &view) && is_reached(&[other], &view),
+            "only the seats that are meant count"
+        );
         open[0].lost = Some(broker::negotiation::Loss::TakenBack);
         view.reservation.as_mut().unwrap().hosts = open;
-        assert!(Goal::Hosts.is_reached(&view), "it has failed, and there is no other host");
+        assert!(is_reached(&[], &view), "it has failed, and there is no other host");
     }
 
     #[test]

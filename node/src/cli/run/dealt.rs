@@ -6,7 +6,8 @@
 use super::each::Line;
 use crate::run::order::TEXT_BYTES_MAX;
 
-/// What a seat runs: the lines in its arguments, each behind its number.
+/// What a seat runs: the lines in its arguments, each behind its number. A shell that cannot hand them to itself, as on a full disk, says so;
+/// how the lines would have ended is not known then.
 const SCRIPT: &str = r#"trap 'exit 130' INT; trap 'exit 143' TERM; export KOLO_LINE; worst=0; stops=$1; shift
 for part; do
 while IFS= read -r KOLO_LINE <&3 && IFS= read -r line <&3; do
@@ -14,7 +15,7 @@ sh -c "$line" </dev/null 3<&-; code=$?
 [ "$code" = 0 ] || echo "line $KOLO_LINE: exit code $code" >&2
 [ "$worst" -ge "$code" ] || worst=$code
 [ "$code" = 0 ] || [ "$stops" != stop ] || exit "$code"
-done 3<<END
+done 3<<END || exit 125
 $part
 END
 done
@@ -83,6 +84,12 @@ mod tests {
         assert_eq!(err, "line 1: exit code 3\nline 3: exit code 200\nline 4: exit code 1\n");
         let (code, out, _) = run(&command(&lines(&texts), (0, 1), true));
         assert_eq!((code, out.as_str()), (Some(3), ""));
+        // A shell without room for the lines; what it says of that is its own.
+        let words = command(&lines(&texts), (0, 1), false);
+        let poor = ["sh", "-c", "ulimit -n 4; exec \"$@\"", "sh"].map(str::to_owned).into_iter().chain(words);
+        let (code, out, err) = run(&poor.collect::<Vec<_>>());
+        assert_eq!((code, out.as_str()), (Some(125), ""), "{err}");
+        assert!(!err.is_empty(), "it says why");
         // More seats than lines.
         assert_eq!(run(&command(&lines(&texts), (4, 5), false)), (Some(0), String::new(), String::new()));
     }

@@ -2,7 +2,8 @@
 //!
 //! The keeper starts it with the outputs and the input of the command already in place. It prepares itself, says so at the `barrier` of
 //! the run's directory, waits there for the word, and then runs the command in its own place. Invariant: nothing of the user's has run before
-//! the word; and it ends with its keeper.
+//! the word; and it ends with its keeper, but for a container: podman starts that elsewhere, and the node ends it when it sees that its
+//! keeper is gone, or when it starts again.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +11,7 @@ use std::{
     fs::File,
     io::{self, Read as _, Seek as _, Write as _},
     os::{
-        fd::{IntoRawFd as _, RawFd},
+        fd::{IntoRawFd as _, OwnedFd, RawFd},
         unix::{fs::PermissionsExt as _, net::UnixStream, process::CommandExt as _},
     },
     path::{Path, PathBuf},
@@ -26,12 +27,13 @@ use nix::{
     },
     unistd::{getppid, setsid},
 };
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
 use crate::{
     run::{
         Runner,
+        bubblewrap::{SELF_IN_SANDBOX, own_file},
         closing::close_files,
-        confine::{SELF_IN_SANDBOX, own_file},
         directory::{RunDirectory, Task},
         keeper::environment,
         podman::Container,
@@ -68,7 +70,7 @@ pub fn launch(directory: &Path) -> io::Result<()> {
     let directory = RunDirectory::at(directory);
     // The keeper is in that directory; a longer path than a socket may have is no trouble then.
     let mut barrier = UnixStream::connect("barrier")?;
-    let failed = match prepare(&directory, keeper) {
+    let failed = match prepare(&directory, keeper, &barrier) {
         Ok(prepared) => {
             barrier.write_all(&[READY])?;
             let mut word = [0];
@@ -79,8 +81,8 @@ pub fn launch(directory: &Path) -> io::Result<()> {
             // The barrier closes with it: the keeper sees that it has become the command.
             match prepared {
                 Prepared::Command(mut command) => {
-                    let program = command.get_program().to_string_lossy().into_owned();
-                    format!("{program} cannot be run: {}", command.exec())
+                    let error = command.exec();
+                    cannot_be_run(&command.get_program().to_string_lossy(), &error)
                 }
                 Prepared::Ssh(keys, home) => {
                     drop(barrier);
@@ -90,10 +92,18 @@ pub fn launch(directory: &Path) -> io::Result<()> {
         }
         Err(reason) => reason,
     };
-    barrier.write_all(&[&[FAILED], failed.as_bytes()].concat())
+    say_failed(&mut barrier, &failed)
 }
 
-fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Prepared, String> {
+fn say_failed(barrier: &mut UnixStream, reason: &str) -> io::Result<()> {
+    barrier.write_all(&[&[FAILED], reason.as_bytes()].concat())
+}
+
+fn cannot_be_run(program: &str, error: &io::Error) -> String {
+    format!("{program} cannot be run: {error}")
+}
+
+fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid, barrier: &UnixStream) -> Result<Prepared, String> {
     let failed = |doing: &'static str| move |error: nix::Error| format!("{doing}: {}", error.desc());
     let task = directory.task().map_err(|error| error.to_string())?;
     let scratch = directory.scratch().map_err(|error| error.to_string())?.ok_or("it has no scratch directory")?;
@@ -114,12 +124,12 @@ fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Prepare
     }
     match task.confinement.runner {
         Runner::Podman => in_container(&task, &scratch, task.confinement.process_memory_mib(cgroup.as_ref())),
-        Runner::None | Runner::Bubblewrap => prepared(&task, &scratch, status),
+        Runner::None | Runner::Bubblewrap => prepared(&task, &scratch, (status, barrier)),
     }
 }
 
 /// The command with its environment and its directory; an error when there is no such program.
-fn prepared(task: &Task, scratch: &Path, status: File) -> Result<Prepared, String> {
+fn prepared(task: &Task, scratch: &Path, (status, barrier): (File, &UnixStream)) -> Result<Prepared, String> {
     let order = &task.order;
     let variables = environment::of(task, scratch);
     let begins_in = || order.directory.as_ref().map_or_else(|| scratch.to_owned(), |path| scratch.join(path));
@@ -138,7 +148,11 @@ fn prepared(task: &Task, scratch: &Path, status: File) -> Result<Prepared, Strin
         command.arg0(program).args(arguments).env_clear().envs(&variables);
         return Ok(Prepared::Command(command));
     };
-    let inside = words_in_sandbox(task, scratch, path_of(&variables), is_shown)?;
+    let given = |fd: OwnedFd| given_to_sandbox(fd).map_err(|error| format!("it cannot say how far it came: {error}"));
+    // A server says itself what goes wrong with it.
+    let barrier = (!is_ssh).then(|| barrier.try_clone().map_err(|error| format!("it cannot be told from: {error}")));
+    let barrier = barrier.transpose()?.map(|barrier| given(barrier.into())).transpose()?;
+    let inside = words_in_sandbox(task, scratch, (path_of(&variables), is_shown), barrier)?;
     let words = task.confinement.wrapped(scratch, &directory);
     let count = words.len() + inside.len() + 8;
     if count > SANDBOX_WORDS_MAX {
@@ -147,8 +161,7 @@ fn prepared(task: &Task, scratch: &Path, status: File) -> Result<Prepared, Strin
     }
     let handed = hand_over(&variables).map_err(|error| format!("its variables cannot be handed over: {error}"))?;
     // It closes it before it becomes the command.
-    let status = rustix::io::fcntl_setfd(&status, rustix::io::FdFlags::empty()).map(|()| status.into_raw_fd());
-    let status = status.map_err(|error| format!("it cannot say how far it came: {error}"))?;
+    let status = given(status.into())?;
     let mut command = Command::new(sandbox);
     // The sandbox itself runs outside of it: nothing of the order's is in its environment but what it is known by.
     command.env_clear().envs([environment::mark(scratch)]);
@@ -184,8 +197,8 @@ fn in_container(task: &Task, scratch: &Path, process_memory_mib: Option<u64>) ->
 fn words_in_sandbox(
     task: &Task,
     scratch: &Path,
-    path: &str,
-    is_shown: impl Fn(&Path) -> bool,
+    (path, is_shown): (&str, impl Fn(&Path) -> bool),
+    barrier: Option<RawFd>,
 ) -> Result<Vec<OsString>, String> {
     let order = &task.order;
     let is_ssh = !order.ssh_keys.is_empty();
@@ -198,6 +211,7 @@ fn words_in_sandbox(
         words.extend(["--own".into(), path.into()]);
     }
     words.extend(order.terminal.map(|_| "--terminal".into()));
+    words.extend(barrier.into_iter().flat_map(|number| ["--barrier".into(), number.to_string().into()]));
     words.push("--".into());
     words.extend(order.ssh_keys.iter().chain(&order.command).map(Into::into));
     Ok(words)
@@ -232,15 +246,52 @@ fn path_of(variables: &BTreeMap<String, String>) -> &str {
 }
 
 /// Becomes a command in a sandbox, as the leader of a session that has its standard input as its terminal where it `has_terminal`. Returns
-/// only when it could not.
-pub fn in_sandbox(command: &[String], own: &[PathBuf], has_terminal: bool) -> io::Result<()> {
-    let variables = enter_sandbox(own)?;
-    let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    if has_terminal {
-        setsid()?;
-        rustix::process::ioctl_tiocsctty(io::stdin())?;
+/// only when it could not, and has then said why at the barrier, which is open as this number.
+///
+/// # Errors
+/// The same, where the barrier is not there.
+pub fn in_sandbox(command: &[String], own: &[PathBuf], has_terminal: bool, barrier: Option<RawFd>) -> io::Result<()> {
+    let barrier = barrier.and_then(taken);
+    let error = becomes(command, own, has_terminal);
+    match barrier {
+        Some(barrier) => {
+            let program = command.first().map(String::as_str).unwrap_or_default();
+            say_failed(&mut UnixStream::from(barrier), &cannot_be_run(program, &error))
+        }
+        None => Err(error),
     }
-    Err(Command::new(program).args(arguments).env_clear().envs(variables).exec())
+}
+
+/// Becomes the command; why not, when it returns.
+fn becomes(command: &[String], own: &[PathBuf], has_terminal: bool) -> io::Error {
+    let prepared = || {
+        let variables = enter_sandbox(own)?;
+        let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        if has_terminal {
+            setsid()?;
+            rustix::process::ioctl_tiocsctty(io::stdin())?;
+        }
+        let mut command = Command::new(program);
+        command.args(arguments).env_clear().envs(variables);
+        io::Result::Ok(command)
+    };
+    prepared().map_or_else(|error| error, |mut command| command.exec())
+}
+
+/// What is left open over the start of the sandbox, and its number there.
+fn given_to_sandbox(fd: OwnedFd) -> io::Result<RawFd> {
+    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::empty())?;
+    Ok(fd.into_raw_fd())
+}
+
+/// Takes over what was left open as this number, so that it closes when this process becomes another program; none where the system gives
+/// nobody his own descriptors.
+fn taken(number: RawFd) -> Option<OwnedFd> {
+    let own = pidfd_open(getpid(), PidfdFlags::empty());
+    let taken = own.and_then(|own| pidfd_getfd(own, number, PidfdGetfdFlags::empty())).ok();
+    // The command is to have neither.
+    let _ = nix::unistd::close(number);
+    taken
 }
 
 /// The variables in a file without a name that the sandbox has open: a command line could be read by all.

@@ -51,6 +51,8 @@ use crate::{
 
 /// How long preparing may take.
 const PREPARE_MAX: Duration = Duration::from_secs(20);
+/// How long it may take from the word until it has become the command: a sandbox is made meanwhile.
+const BECOME_MAX: Duration = Duration::from_secs(20);
 /// How long it may take until that which a command has said is read when it has ended.
 const SAID_MAX: Duration = Duration::from_secs(1);
 /// How long a prepared command waits for the word, beside the time that other seats may take to put its files in place.
@@ -83,12 +85,7 @@ pub async fn run(keeper: &Rc<Keeper>, task: &Task) -> End {
 /// Removes what was made for the command.
 fn remove_left(keeper: &Keeper, task: &Task) {
     // What cannot be removed is the owner's to look at.
-    if task.order.keeps_files {
-        // A scratch directory that is kept goes with the run, or when the node sees that the window is over.
-        let _ = place(keeper).map(|place| place.remove());
-    } else {
-        let _ = keeper.directory.remove_scratch();
-    }
+    let _ = keeper.directory.leave_scratch(task.order.keeps_files);
     if let Some(Err(error)) = keeper.cgroup.get().map(Cgroup::end) {
         complain(format_args!("the cgroup stays: {error}"));
     }
@@ -301,7 +298,8 @@ impl Prepared {
         keeper.directory.write_started(Started { pid: self.pid, ticks }).map_err(|error| error.to_string())?;
         self.barrier.write_all(&[launch::GO]).await.map_err(|error| format!("it does not hear: {error}"))?;
         // The barrier closes when it has become the command.
-        let said = rest_of(&mut self.barrier).await;
+        let said = timeout(BECOME_MAX, rest_of(&mut self.barrier)).await;
+        let said = said.map_err(|_| format!("it has not become the command in {} s", BECOME_MAX.as_secs()))?;
         if let Some(why) = said.strip_prefix(char::from(launch::FAILED)) {
             return Err(why.to_owned());
         }
@@ -347,8 +345,8 @@ async fn watch(keeper: &Keeper, task: &Task, child: &mut Child, pid: u32) -> (io
 
 /// Sends a signal to the command and its group; what stands around it does not get it.
 pub fn send(keeper: &Keeper, pid: u32, signal: Signal) {
-    let container = || place(keeper)?.init();
-    match (keeper.runner, container(), i32::try_from(pid)) {
+    let container = place(keeper).and_then(|place| place.init());
+    match (keeper.runner, container, i32::try_from(pid)) {
         // The sandbox is two processes, the second of which starts the command.
         (Runner::Bubblewrap, ..) => processes::signal_below(pid, 2, signal),
         (Runner::Podman, Some(init), _) => processes::signal_below(init, 1, signal),
@@ -360,15 +358,12 @@ pub fn send(keeper: &Keeper, pid: u32, signal: Signal) {
     }
 }
 
-/// Where podman works for the run.
+/// Where podman works for the run; nothing is read where it does not.
 fn place(keeper: &Keeper) -> Option<Place> {
-    keeper
-        .directory
-        .scratch()
-        .ok()
-        .flatten()
-        .filter(|_| keeper.runner == Runner::Podman)
-        .map(|scratch| Place::of(&scratch))
+    match keeper.runner {
+        Runner::Podman => keeper.directory.scratch().ok().flatten().map(|scratch| Place::of(&scratch)),
+        Runner::None | Runner::Bubblewrap => None,
+    }
 }
 
 /// Kills everything in the cgroup of the command and below the keeper, and sees it gone.

@@ -6,7 +6,7 @@ use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 use super::finding::Finding;
 use crate::{
-    run::{Confinement, confine::NOTE_FILE},
+    run::confine::{NOTE_FILE, Note},
     trust::files,
 };
 
@@ -18,12 +18,12 @@ const NOTE_BYTES_MAX: u64 = 64 * 1024;
 pub(super) fn check(data_dir: &Path) -> Vec<Finding> {
     let note = files::read(&data_dir.join(NOTE_FILE), NOTE_BYTES_MAX).ok().flatten();
     let Some(noted) = note else { return Vec::new() };
-    match serde_json::from_str::<Option<Confinement>>(&noted) {
+    match serde_json::from_str::<Option<Note>>(&noted) {
         Ok(Some(_)) if !is_of_us(data_dir) => {
             let to_do = "run kolo doctor as the user of the node";
             vec![Finding::note(CHECK, "another user's node runs commands, which is tested only as that user", to_do)]
         }
-        Ok(Some(confinement)) => findings(&confinement, data_dir),
+        Ok(Some(note)) => findings(&note, data_dir),
         Ok(None) => Vec::new(),
         Err(error) => {
             let to_do = "start the node again, which writes it";
@@ -36,8 +36,8 @@ fn is_of_us(data_dir: &Path) -> bool {
     std::fs::metadata(data_dir).is_ok_and(|found| found.uid() == nix::unistd::geteuid().as_raw())
 }
 
-fn findings(confinement: &Confinement, data_dir: &Path) -> Vec<Finding> {
-    let misses = match confinement.check_for(data_dir) {
+fn findings(Note { confinement, scratch_in }: &Note, data_dir: &Path) -> Vec<Finding> {
+    let misses = match confinement.check_for(data_dir, scratch_in) {
         Ok(misses) => misses,
         Err(error) => {
             let to_do = "the node does not start like this; without the key runner it starts, and runs no commands";
@@ -59,7 +59,7 @@ fn findings(confinement: &Confinement, data_dir: &Path) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::{super::finding::Level, *};
-    use crate::run::Runner;
+    use crate::run::{Confinement, Runner};
 
     #[test]
     fn what_the_node_has_noted_is_tried() {
@@ -84,7 +84,8 @@ mod tests {
             images: Vec::new(),
             image_store: None,
         };
-        note(&serde_json::to_string(&confinement).unwrap());
+        let scratch_in = std::env::temp_dir();
+        note(&serde_json::to_string(&Note { confinement, scratch_in }).unwrap());
         let found = check(directory.path());
         assert!(found[0].level == Level::Problem && found[0].what.contains("useradd"), "{found:?}");
     }

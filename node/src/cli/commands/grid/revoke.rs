@@ -80,6 +80,8 @@ struct Target {
     subject: Subject,
     role: Option<Role>,
     expires: Time,
+    /// Whether it is an invitation that was made here: with it goes whoever joined by it.
+    issued_here: bool,
 }
 
 /// What `who` means: a key, a site id, the name of members, or the fingerprint of an invitation, which stands behind names that users have
@@ -97,8 +99,8 @@ fn targets(args: &RevokeArgs, issued: &[Issued], known: &GridView, now: Time) ->
         let issued = issued.iter().find(|issued| issued.subject == subject);
         let expires = issued.map(|issued| issued.expires);
         let expires = expires.or_else(|| known.members.iter().find(|member| member.subject == subject)?.expires);
-        let role = issued.map(|issued| issued.role);
-        return Ok(vec![Target { subject, role, expires: expires.unwrap_or(now + LIFE_OF_FOUNDER) }]);
+        let (role, issued_here) = (issued.map(|issued| issued.role), issued.is_some());
+        return Ok(vec![Target { subject, role, expires: expires.unwrap_or(now + LIFE_OF_FOUNDER), issued_here }]);
     }
     let account = who.rsplit_once('@').map_or(who, |(_, account)| account);
     let is_meant = |issued: &Issued| match &issued.subject {
@@ -109,18 +111,23 @@ fn targets(args: &RevokeArgs, issued: &[Issued], known: &GridView, now: Time) ->
     let of_issued = issued.iter().filter(|issued| is_meant(issued) && is_asked(issued.role) && issued.expires > now);
     let of_issued = of_issued.map(|issued| (issued.role, issued.subject.clone(), issued.expires));
     let mut candidates: Vec<(Role, Subject, Time)> = of_issued.collect();
-    if candidates.is_empty() {
+    let issued_here = !candidates.is_empty();
+    if !issued_here {
         let of_known = known.members.iter().filter(|member| member.name == who && is_asked(member.role));
         let expires = |expires: Option<Time>| expires.unwrap_or(now + LIFE_OF_FOUNDER);
         candidates = of_known.map(|member| (member.role, member.subject.clone(), expires(member.expires))).collect();
     }
-    one_of_each_role(who, candidates)
+    one_of_each_role(who, candidates, issued_here)
 }
 
-fn one_of_each_role(who: &str, candidates: Vec<(Role, Subject, Time)>) -> Result<Vec<Target>, CliError> {
+fn one_of_each_role(
+    who: &str,
+    candidates: Vec<(Role, Subject, Time)>,
+    issued_here: bool,
+) -> Result<Vec<Target>, CliError> {
     let mut by_role: BTreeMap<Role, Vec<Target>> = BTreeMap::new();
     for (role, subject, expires) in candidates {
-        by_role.entry(role).or_default().push(Target { subject, role: Some(role), expires });
+        by_role.entry(role).or_default().push(Target { subject, role: Some(role), expires, issued_here });
     }
     if by_role.is_empty() {
         return Err(CliError::failed(format!(
@@ -160,11 +167,11 @@ impl Report for Revoked {
         };
         let mut text: String = self.revoked.iter().map(row).collect();
         text.push_str("other nodes learn of it within seconds; what is reserved already stays reserved\n");
-        let is_own_key = |row: &Row| row.target.role.is_none() && matches!(row.target.subject, Subject::Key(_));
+        let is_own_key = |row: &Row| !row.target.issued_here && matches!(row.target.subject, Subject::Key(_));
         if self.revoked.iter().any(is_own_key) {
             text.push_str(
-                "if this key came with an invitation, others can be made with that: revoke it too, by its name or by what stands behind \
-                 the @ of the user's name\n",
+                "only this key was revoked, and no invitation: if it came with one, others can be made with that. Revoke it too, where it \
+                 was made, by its name or by what stands behind the @ of the user's name\n",
             );
         }
         text
@@ -177,7 +184,10 @@ impl Report for Revoked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::grid_args::RoleArg;
+    use crate::{
+        api::members::MemberView,
+        cli::{grid_args::RoleArg, output::OutputFormat, samples::printed},
+    };
 
     const NOW: Time = Time(100);
 
@@ -222,8 +232,25 @@ mod tests {
     }
 
     #[test]
+    fn who_revokes_a_key_whose_invitation_was_made_elsewhere_is_told() {
+        let Subject::Key(of_invitation) = key(4) else { panic!() };
+        let who = format!("ada@{}", of_invitation.fingerprint());
+        let member = MemberView { subject: key(6), role: Role::User, name: who.clone(), expires: None, revoked: false };
+        let known = GridView { members: vec![member], ..nobody() };
+        let said = |issued: &[Issued]| {
+            let args = RevokeArgs { who: who.clone(), role: None, myself: false };
+            let targets = targets(&args, issued, &known, NOW).unwrap();
+            let revoked = targets.into_iter().map(|target| Row { target, was_known: false }).collect();
+            printed(&Revoked { who: who.clone(), revoked }, OutputFormat::Table)
+        };
+        assert!(said(&[]).contains(&key(6).to_string()) && said(&[]).contains("where it was made"), "{}", said(&[]));
+        let here = said(&[issued(4, Role::User, "")]);
+        assert!(here.contains(&key(4).to_string()) && !here.contains("where it was made"), "{here}");
+    }
+
+    #[test]
     fn oneself_is_revoked_only_when_that_is_said() {
-        let target = |number| Target { subject: key(number), role: None, expires: NOW };
+        let target = |number| Target { subject: key(number), role: None, expires: NOW, issued_here: false };
         assert!(refuse_oneself("lab", &[target(1), target(2)], &[key(3)]).is_ok());
         let error = refuse_oneself("lab", &[target(1), target(2)], &[key(3), key(2)]).unwrap_err();
         assert!(error.to_string().contains("--myself"), "{error}");
