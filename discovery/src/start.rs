@@ -77,11 +77,11 @@ pub(crate) async fn start_speaking(
     task.tell_addresses();
     let mut tasks = Tasks::new();
     tasks.spawn("swarm", task.run());
-    tasks.spawn("checks", checker.run());
+    tasks.spawn_fed("checks", checker.run());
     tasks.spawn("schedules", serve_schedules);
     tasks.spawn("fetching", fetching::run(core.clone(), fetches));
-    tasks.spawn("links", Arc::clone(&links).serve(links_asked));
-    tasks.spawn("runs", Arc::clone(&runs).serve(runs_asked));
+    tasks.spawn_fed("links", Arc::clone(&links).serve(links_asked));
+    tasks.spawn_fed("runs", Arc::clone(&runs).serve(runs_asked));
     tasks.spawn("revocations", revocations::run(core.clone()));
     if exchanges {
         tasks.spawn("exchange", exchange::run(core.clone()));

@@ -44,6 +44,14 @@ impl Tasks {
         self.running.push(running.abort_handle());
     }
 
+    /// Starts a task that ends when another one does, which feeds it: the other one's end is told, and of this one a panic only.
+    pub(crate) fn spawn_fed(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn(name, async move {
+            task.await;
+            std::future::pending().await
+        });
+    }
+
     /// The name of the first task that has ended, when one has.
     pub(crate) async fn ended(&self) -> &'static str {
         let mut ended = self.ended.subscribe();
@@ -72,6 +80,15 @@ mod tests {
         tasks.spawn("ending", async {});
         tokio::task::yield_now().await;
         assert_eq!(tasks.ended().await, "panicking", "the first one");
+    }
+
+    #[tokio::test]
+    async fn of_a_task_that_another_one_feeds_only_a_panic_is_told() {
+        let mut tasks = Tasks::new();
+        tasks.spawn_fed("starved", async {});
+        tokio::task::yield_now().await;
+        tasks.spawn_fed("panicking", async { panic!("on purpose") });
+        assert_eq!(tasks.ended().await, "panicking");
     }
 
     #[tokio::test]
