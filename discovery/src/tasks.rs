@@ -48,7 +48,7 @@ impl Tasks {
     pub(crate) fn spawn_fed(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.spawn(name, async move {
             task.await;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         });
     }
 
