@@ -41,6 +41,8 @@ pub(super) struct Watch {
     pub(super) is_new: bool,
     /// Since when a repair has paused the questions; that time does not count as silence.
     paused_at: Option<Millis>,
+    /// A site has answered so long after the start that, by any clock, it had decided whether its seats wait.
+    has_told_start: bool,
     /// This round was begun when the reservation had begun.
     is_after_start: bool,
     /// This round is part of a takeover that is not complete.
@@ -58,6 +60,11 @@ impl Watch {
     /// Whether a round of questions is under way.
     pub(super) fn is_asking(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Whether it is known how the reservation began.
+    pub(super) fn has_told_start(&self) -> bool {
+        self.has_told_start
     }
 
     /// Whether a takeover of the reservation is under way: it is reported when all sites have answered.
@@ -177,15 +184,15 @@ impl Negotiation {
     }
 
     /// The bookings that are asked for although the reservation has begun: those with a seat that goes on, those that have not acknowledged
-    /// this node, and those with seats whose hosts or windows are open, as far as is known.
+    /// this node, those with seats whose hosts are open, as far as is known, and those of which it is not known yet whether they begin later.
     fn asked_after_start(&self, now: Now) -> BTreeSet<(u32, SiteId)> {
         let mut asked = self.unacknowledged_bookings(now);
         asked.extend(self.lasting_bookings(now));
         if self.reserved_plan().is_some_and(|plan| now.utc < plan.end()) {
             asked.extend(self.floating_bookings());
-            if self.may_yet_wait(now) {
-                asked.extend(self.bookings());
-            }
+        }
+        if self.may_have_waited(now) {
+            asked.extend(self.bookings());
         }
         asked
     }
@@ -273,6 +280,7 @@ impl Negotiation {
             return;
         }
         if let Ok(SiteAnswer::Booked { seats, places, is_settled, before, others, charged, wait, .. }) = answer {
+            self.watch.has_told_start |= self.is_start_decided(now);
             self.note_wait(wait);
             self.notify_former_coordinator(now, attempt, before.as_ref());
             self.claim_unreported(now, site, &others);

@@ -7,7 +7,7 @@ use super::{Negotiation, State};
 use crate::{
     ids::SiteId,
     protocol::SiteAnswer,
-    time::{Now, Span, Time},
+    time::{Now, Span},
     trust::asked::CLOCKS_DIFFER,
 };
 
@@ -29,11 +29,22 @@ impl Negotiation {
         answer
     }
 
-    /// Whether the site of the reservation may yet tell that it begins later: it decides at the start.
+    /// Whether the site of the reservation may yet tell that it begins later: it decides at the start, and its user waits for that.
     pub(super) fn may_yet_wait(&self, now: Now) -> bool {
-        let is_open = |start: Time| now.utc.since(start) <= CLOCKS_DIFFER;
-        let reservation = self.reservation().filter(|reservation| is_open(reservation.plan.start));
-        reservation.is_some_and(|reservation| reservation.may_wait(&self.record.request))
+        self.may_have_waited(now) && !self.is_start_decided(now)
+    }
+
+    /// Whether the reservation may begin, or have begun, later without that this node has heard so: until it would be over by then.
+    #[must_use]
+    pub fn may_have_waited(&self, now: Now) -> bool {
+        let Some(reservation) = self.reservation().filter(|_| !self.watch.has_told_start()) else { return false };
+        let slack = self.record.request.demand().slack();
+        now.utc <= reservation.plan.end() + slack + CLOCKS_DIFFER && reservation.may_wait(&self.record.request)
+    }
+
+    /// Whether the start is past by any clock.
+    pub(super) fn is_start_decided(&self, now: Now) -> bool {
+        self.reserved_plan().is_some_and(|plan| now.utc.since(plan.start) > CLOCKS_DIFFER)
     }
 
     /// Notes that all seats of the reservation begin so much later than their site has confirmed. It is shown from now on, and written at

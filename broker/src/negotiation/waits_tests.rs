@@ -13,7 +13,7 @@ use crate::{
     receipt::Receipt,
     request::Request,
     time::{Millis, Span, Time, Window},
-    trust::testing,
+    trust::{asked::CLOCKS_DIFFER, testing},
 };
 
 /// A record of a request for two seats of 60 s from 30,000 s on, with these keys as well.
@@ -85,6 +85,26 @@ fn a_later_start_is_on_disk_before_it_is_shown_and_is_believed_once() {
             assert_eq!((start_and_end(run), run.wanted().len()), ((30_120, 30_180), 0), "{wait}");
         }
     }
+}
+
+#[test]
+fn who_hears_nothing_around_the_start_asks_on_until_it_would_be_over() {
+    let mut heard = reserved(r#","slack":600"#, true);
+    let mut now = heard.wake();
+    while at(now).utc <= Time(30_060) + CLOCKS_DIFFER {
+        heard.inspected(now, "a", Err("no answer".to_owned()));
+        now = heard.wake();
+    }
+    let mut other = reserved(r#","slack":600"#, true);
+    let late = now;
+    while at(other.wake()).utc < at(late).utc {
+        other.inspected(late, "a", Err("no answer".to_owned()));
+    }
+    heard.inspected(now, "a", Ok(waits(500, None)));
+    assert_eq!(start_and_end(&heard), (30_500, 30_560));
+    assert!(heard.negotiation.poll_timeout().is_some(), "it goes on");
+    other.inspected(late, "a", Ok(waits(0, None)));
+    assert!(other.negotiation.poll_timeout().is_none(), "it has begun as reserved, and is over");
 }
 
 #[test]

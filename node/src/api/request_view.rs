@@ -30,10 +30,10 @@ use crate::{
     },
 };
 
-/// A request at its entry point; `docs/api.md` says what its keys mean.
 /// So long after its start the coordinator of a reservation that may wait has heard whether it does.
 const WAIT_TOLD_IN: Span = Span(5);
 
+/// A request at its entry point; `docs/api.md` says what its keys mean.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RequestView {
     pub id: RequestId,

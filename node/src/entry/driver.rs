@@ -178,10 +178,12 @@ impl Task {
         self.requests.metrics().phases(taken);
     }
 
-    /// Requests that have ended need no task. A reservation does until its end, because it may be cancelled.
+    /// Requests that have ended need no task. A reservation does until its end, because it may be cancelled, and until it is known that it
+    /// has not begun later.
     fn is_over(&self) -> bool {
-        let is_history = self.handle.snapshot.borrow().is_history(self.coordinator.clock.now().utc);
-        is_history && self.negotiation.is_quiet() && self.events.is_empty()
+        let now = self.coordinator.clock.now();
+        let is_history = self.handle.snapshot.borrow().is_history(now.utc);
+        is_history && self.negotiation.is_quiet() && !self.negotiation.may_have_waited(now) && self.events.is_empty()
     }
 
     /// When the task must wake at the latest: for the negotiation, or for the end of the reservation.

@@ -66,7 +66,13 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
     let is_own = args.within.is_none() && !args.keep;
     let ended = begun(&client, &view, &args.on)
         .and_then(|view| run_in(context, &client, args, (&environment, many.as_ref(), sent.as_ref()), &view));
-    if is_own && !matches!(ended, Ok(JobEnd::Left(_))) {
+    if is_own && ended.is_err() && !view.request.demand().slack().is_zero() {
+        // Its site may have let it begin later, and its node not have heard so yet.
+        let id = safe(view.id.as_str());
+        remark(&format!(
+            "the reservation is kept, since it may begin later: kolo show {id} says when, then kolo run --in {id}"
+        ));
+    } else if is_own && !matches!(ended, Ok(JobEnd::Left(_))) {
         give_back(&client, &view);
     }
     Ok(match ended.map_err(|error| CliError::in_run(code::NOT_READY, error))? {

@@ -93,10 +93,7 @@ impl Awaited {
             _ if !view.state.is_reserved() => view.state.is_settled(),
             Goal::Settled => view.state.is_settled(),
             Goal::Start => has_begun(view),
-            Goal::Hosts => {
-                let is_there = has_begun(view) && until(view, self.goal) == 0 && !self.is_open(view);
-                view.state == RequestState::Ended || is_there
-            }
+            Goal::Hosts => view.state == RequestState::Ended || has_begun(view) && !self.is_open(view),
             Goal::End => view.state == RequestState::Ended,
         }
     }
@@ -111,7 +108,11 @@ impl Awaited {
 }
 
 fn has_begun(view: &RequestView) -> bool {
-    matches!(view.state, RequestState::Active | RequestState::Ended) || until(view, Goal::Start) == 0
+    // Where it may begin later, the state alone does not say that it will not.
+    let is_certain = view.begins_at() == view.reservation.as_ref().map(|reservation| reservation.start);
+    view.state == RequestState::Ended
+        || view.state == RequestState::Active && is_certain
+        || until(view, Goal::Start) == 0
 }
 
 /// The path of the next view after `view`, which time alone changes in so many milliseconds, if it does.
@@ -128,13 +129,13 @@ pub(super) fn until_ms(at: Time) -> u64 {
     u64::try_from(milliseconds).unwrap_or(0)
 }
 
-/// Milliseconds until the reservation of `view` begins, for certain where hosts are the goal, or ends; zero without one.
+/// Milliseconds until it is certain that the reservation of `view` has begun, or until it ends; zero without one.
 fn until(view: &RequestView, goal: Goal) -> u64 {
     let Some(reservation) = &view.reservation else { return 0 };
     until_ms(match goal {
         Goal::End => reservation.end,
-        Goal::Hosts => view.begins_at().unwrap_or(reservation.start),
-        Goal::Settled | Goal::Start => reservation.start,
+        Goal::Hosts | Goal::Start => view.begins_at().unwrap_or(reservation.start),
+        Goal::Settled => reservation.start,
     })
 }
 
