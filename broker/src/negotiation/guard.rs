@@ -78,7 +78,7 @@ impl Watch {
 const PART_OF_WHAT_IS_LEFT: u64 = 16;
 /// From the start on, all sites are asked so often while seats float as far as is known: their user waits for the hosts.
 const HOSTS_ASKED_EVERY: Millis = Millis(2_000);
-/// So long behind the start. Who has not bound by then is asked as seldom as the others.
+/// For so long after the start. Sites that have not bound by then are asked as seldom as the others.
 const HOSTS_AWAITED: Span = Span(600);
 
 /// Whether a seat does not end soon by any clock.
@@ -150,7 +150,8 @@ impl Negotiation {
 
     /// Asks no more questions, so nothing waits for answers.
     fn end_watch(&mut self) {
-        self.watch = Watch::new(self.watch.round);
+        let Watch { round, has_told_start, .. } = self.watch;
+        self.watch = Watch { has_told_start, ..Watch::new(round) };
         self.settled.extend(self.bookings());
     }
 

@@ -10,14 +10,17 @@ use std::{
     sync::Arc,
 };
 
-use super::{Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Reservation, State, guard::Watch};
+use super::{
+    Decision, Loss, Negotiation, Outcome, Owed, Part, RequestRecord, Reservation, State, guard::Watch,
+    reservation::is_granted,
+};
 use crate::{
     amount::Amount,
     demand::{Demand, Length},
     ids::{SeatNumber, SiteId},
     objective,
     plan::{Plan, Seat},
-    protocol::{AttemptId, FoundBooking, Grant, Refusal, RefusalReason, SiteRequest, TakeOverStep},
+    protocol::{AttemptId, FoundBooking, Grant, Refusal, RefusalReason, SiteRequest, TakeOverStep, hull},
     request::Request,
     resources::amount_of,
     time::{Millis, Now, Time},
@@ -224,8 +227,8 @@ fn is_as_asked(demand: &Demand, grant: &Grant) -> bool {
 
 /// Whether a site may have let its seats begin so much later than it has confirmed. Of others what it says is not believed.
 fn may_have_waited(request: &Request, part: &FoundBooking, site: &SiteId) -> bool {
-    let slack = request.shape(part.variant.shape).map(Demand::slack).unwrap_or_default();
-    part.wait <= slack && part.participants.as_slice() == std::slice::from_ref(site)
+    let is_alone = part.participants.as_slice() == std::slice::from_ref(site);
+    is_alone && hull(&part.grants).is_some_and(|window| is_granted(request, part.variant.shape, (part.wait, window)))
 }
 
 fn start_of((_, part): &Reported) -> Option<Time> {

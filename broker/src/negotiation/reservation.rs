@@ -13,12 +13,12 @@ use super::{
 use crate::{
     cost::Cost,
     demand::Demand,
-    ids::{HostId, SeatNumber, SiteId},
+    ids::{HostId, SeatNumber, ShapeNumber, SiteId},
     objective,
     plan::{Place, Plan, Seat},
     protocol::Places,
     request::{ObjectiveKind, Request, StartWindow},
-    time::{Span, Time},
+    time::{Span, Time, Window},
 };
 
 /// The seats of a reservation that one attempt has reserved.
@@ -218,11 +218,8 @@ impl Reservation {
         if wait == self.wait_of(attempt) || wait.is_zero() {
             return Ok(());
         }
-        let StartWindow { latest, deadline, .. } = request.window();
-        let (start, end) = (self.plan.start + wait, self.plan.end() + wait);
-        let is_granted = request.shape(self.plan.shape).is_some_and(|demand| wait <= demand.slack())
-            && latest.is_none_or(|latest| start <= latest)
-            && deadline.is_none_or(|deadline| end <= deadline);
+        let later = Window { start: self.plan.start, end: self.plan.end() }.later(wait);
+        let is_granted = is_granted(request, self.plan.shape, (wait, later));
         if self.may_wait(request) && is_granted { Ok(()) } else { Err(WrongWait(wait)) }
     }
 
@@ -370,6 +367,14 @@ fn is_later(seat: &Seat, place: &Place) -> bool {
         (Place::Host(_), _) | (_, Place::Host(_)) | (Place::Bound { .. }, Place::Floating { .. }) => false,
     };
     is_possible && place.promised() == seat.place.promised()
+}
+
+/// Whether a user grants that seats of this shape begin so much later than was confirmed, and so have this window.
+pub(super) fn is_granted(request: &Request, shape: ShapeNumber, (wait, window): (Span, Window)) -> bool {
+    let StartWindow { latest, deadline, .. } = request.window();
+    request.shape(shape).is_some_and(|demand| wait <= demand.slack())
+        && latest.is_none_or(|latest| window.start <= latest)
+        && deadline.is_none_or(|deadline| window.end <= deadline)
 }
 
 fn numbers_of(seats: &[Seat]) -> BTreeSet<SeatNumber> {

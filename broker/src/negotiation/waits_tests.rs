@@ -104,7 +104,8 @@ fn who_hears_nothing_around_the_start_asks_on_until_it_would_be_over() {
     assert_eq!(start_and_end(&heard), (30_500, 30_560));
     assert!(heard.negotiation.poll_timeout().is_some(), "it goes on");
     other.inspected(late, "a", Ok(waits(0, None)));
-    assert!(other.negotiation.poll_timeout().is_none(), "it has begun as reserved, and is over");
+    let is_over = other.negotiation.poll_timeout().is_none() && !other.negotiation.may_have_waited(at(late));
+    assert!(is_over, "it has begun as reserved");
 }
 
 #[test]
@@ -154,32 +155,58 @@ fn a_site_that_may_still_let_seats_wait_is_asked_soon_after_their_start() {
 }
 
 #[test]
-fn who_takes_over_what_has_waited_knows_its_windows_and_what_the_receipt_says() {
-    let window = Window { start: Time(30_120), end: Time(30_180) };
-    let grant = |seat: u32| Grant {
+fn who_takes_over_believes_no_wait_beyond_what_its_user_has_granted() {
+    for (keys, wait, is_believed) in [
+        (r#","slack":600"#, 600, true),
+        (r#","slack":600"#, 601, false),
+        (r#","slack":600,"latest":30120"#, 120, true),
+        (r#","slack":600,"latest":30119"#, 120, false),
+        (r#","slack":600,"deadline":30179"#, 120, false),
+    ] {
+        let (record, _) = taken_over(keys, wait);
+        let known = record.reservation.as_ref().unwrap().wait();
+        assert_eq!(known, if is_believed { Span(wait) } else { Span(0) }, "{keys} {wait}");
+    }
+}
+
+/// A seat of what has waited, as it is now.
+fn grant_at(window: Window, seat: u32) -> Grant {
+    Grant {
         seat: SeatNumber(seat),
         place: Place::Host(HostId::new(&format!("h{seat}")).unwrap()),
         window,
         amounts: serde_json::from_str(r#"{"cpu":750}"#).unwrap(),
         agreed: Default::default(),
-    };
-    let record = asking(r#","slack":600"#);
+    }
+}
+
+/// What a node takes over of a reservation that has waited so long, and the attempt that made it.
+fn taken_over(keys: &str, wait: u64) -> (RequestRecord, AttemptId) {
+    let window = Window { start: Time(30_000), end: Time(30_060) }.later(Span(wait));
+    let record = asking(keys);
     let attempt = AttemptId { entry_point: site("gone"), request: record.id.clone(), attempt: 1 };
     let part = FoundBooking {
         attempt: attempt.clone(),
         variant: Default::default(),
-        grants: vec![grant(0), grant(1)],
-        wait: Span(120),
+        grants: [0, 1].map(|seat| grant_at(window, seat)).to_vec(),
+        wait: Span(wait),
         participants: vec![site("a")],
         statement: std::sync::Arc::new(record.authorization.clone().unwrap().request),
     };
     let answers = LookupAnswers { parts: vec![(site("a"), part)], ..LookupAnswers::default() };
-    let mut run = Run::new(record.take_over(&answers).unwrap(), true);
+    (record.take_over(&answers).unwrap(), attempt)
+}
+
+#[test]
+fn who_takes_over_what_has_waited_knows_its_windows_and_what_the_receipt_says() {
+    let window = Window { start: Time(30_120), end: Time(30_180) };
+    let (record, attempt) = taken_over(r#","slack":600"#, 120);
+    let mut run = Run::new(record, true);
     run.negotiation.check_receipts(testing::GRID.to_owned(), |_| Some(testing::public(9)));
     run.negotiation.handle(at(1), Event::Check, &mut ());
     run.drain();
     let signed = |windows: Window| {
-        let grants: Vec<Grant> = [0, 1].map(|seat| Grant { window: windows, ..grant(seat) }).to_vec();
+        let grants: Vec<Grant> = [0, 1].map(|seat| grant_at(windows, seat)).to_vec();
         let user = testing::public(1);
         let receipt = Receipt::of((testing::GRID, &site("a")), &attempt, user, &grants, Time(5_001));
         Some(testing::sign(&receipt, &testing::key(9)).into())

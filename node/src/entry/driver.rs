@@ -186,11 +186,11 @@ impl Task {
         is_history && self.negotiation.is_quiet() && !self.negotiation.may_have_waited(now) && self.events.is_empty()
     }
 
-    /// When the task must wake at the latest: for the negotiation, or for the end of the reservation.
+    /// When the task must wake at the latest: for the negotiation, or for the end of the reservation that is to come.
     fn wakes_at(&self) -> Option<Millis> {
         let now = self.coordinator.clock.now();
-        let end = self.handle.snapshot.borrow().ends_at();
-        let end = end.map(|end| now.monotonic + Millis(end.since(now.utc).0.saturating_mul(1000).max(1000)));
+        let end = self.handle.snapshot.borrow().ends_at().filter(|end| *end > now.utc);
+        let end = end.map(|end| now.monotonic + Millis(end.since(now.utc).0.saturating_mul(1000)));
         [self.negotiation.poll_timeout(), end].into_iter().flatten().min()
     }
 
