@@ -200,9 +200,9 @@ impl<B: Books> Ledger<B> {
         base: &RequestId,
         grants: &[Grant],
     ) -> Result<(), RefusalReason> {
+        self.check_beside(user, base, grants)?;
         let booked = self.of_request(user, base).filter(|booking| !booking.is_held());
         let there: BTreeSet<&HostId> = booked.flat_map(|booking| &booking.grants).map(Grant::host).collect();
-        self.check_beside(user, base, grants)?;
         let elsewhere = grants.iter().find(|grant| !there.contains(grant.host())).filter(|_| !there.is_empty());
         let Some(grant) = elsewhere else { return Ok(()) };
         let hosts: Vec<&str> = there.into_iter().take(HOSTS_SHOWN).map(HostId::as_str).collect();

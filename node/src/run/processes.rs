@@ -1,7 +1,8 @@
 //! The processes that come from one process, as the machine lists them.
 //!
 //! A keeper adopts what its command leaves behind ([`adopt_orphans`]), so that nothing the command has started gets out of its reach,
-//! whatever group or session it puts itself into. Invariant: only descendants of this very process are touched.
+//! whatever group or session it puts itself into. Invariant: only descendants of this very process are touched, and what bears
+//! the mark of a run.
 
 use std::{
     collections::BTreeMap,
@@ -182,7 +183,10 @@ mod tests {
         let script = format!("for one in 1 2 3 4 5 6 7 8; do ({one}) & done; wait");
         let mut started =
             std::process::Command::new("sh").args(["-c", &script]).env("KOLO_MARK", &value).spawn().unwrap();
-        while marked() < 30 {}
+        let began = Instant::now();
+        while marked() < 30 {
+            assert!(began.elapsed() < Duration::from_secs(30), "there are too few");
+        }
         assert!(kill_marked("KOLO_MARK", &value));
         started.wait().unwrap();
         assert_eq!(marked(), 0);

@@ -256,7 +256,7 @@ async fn a_directory_whose_path_is_too_long_for_podman_is_told_before_anything_r
     let task = Task { scratch_in: long.clone(), ..containers.task(&site, "true") };
     let checked = task.confinement.check(&long).map_err(|error| error.to_string());
     let is_told = checked.as_ref().is_err_and(|why| why.starts_with("runner_scratch: ") && why.contains("characters"));
-    assert!(fs::read_dir(&long).unwrap().next().is_none(), "nothing is left of the try");
+    assert!(fs::read_dir(&long).unwrap().next().is_none(), "nothing is left there");
     let end = site.run(&task).await.0;
     let is_too_long = matches!(&end, End::Failed(why) if why.contains("50 characters"));
     assert_eq!(is_told, is_too_long, "{checked:?} {end:?}");

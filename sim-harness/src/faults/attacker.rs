@@ -160,19 +160,12 @@ impl Attacker {
         let Some(mut statement) = booking.and_then(|booking| booking.statement.clone()) else { return answer };
         grid.figures.attacks += 1;
         match (self.random.random_range(0..3), answer) {
-            (0, SiteAnswer::Booked { seats, is_settled, others, charged, version, receipt, wait, .. }) => {
-                let before = Some(names::site(self.random.random_range(0..grid.nodes.len())));
-                SiteAnswer::Booked {
-                    seats,
-                    places: Vec::new(),
-                    is_settled,
-                    before,
-                    others,
-                    charged,
-                    version,
-                    receipt,
-                    wait,
+            (0, mut answer @ SiteAnswer::Booked { .. }) => {
+                if let SiteAnswer::Booked { before, places, .. } = &mut answer {
+                    *before = Some(names::site(self.random.random_range(0..grid.nodes.len())));
+                    places.clear();
                 }
+                answer
             }
             (kind, answer) => {
                 if kind == 1 {
