@@ -151,7 +151,9 @@ fn read(stat: &str) -> Option<Listed> {
     // The 20th and the 22nd field; the parent is the fourth.
     let threads = fields.nth(15)?.parse().ok()?;
     let started_ticks = fields.nth(1)?.parse().ok()?;
-    Some(Listed { parent, is_zombie: matches!(state, "Z" | "X"), threads, started_ticks })
+    // The first thread may have ended while another one still has the files and locks of all.
+    let is_zombie = matches!(state, "Z" | "X") && threads <= 1;
+    Some(Listed { parent, is_zombie, threads, started_ticks })
 }
 
 #[cfg(test)]
@@ -162,7 +164,8 @@ mod tests {
     fn a_line_is_read_whatever_the_program_is_called() {
         let line = "42 (a) b) S 7 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 5 0 9001 2 3";
         assert_eq!(read(line), Some(Listed { parent: 7, is_zombie: false, threads: 5, started_ticks: 9001 }));
-        assert!(read(&line.replace(" S ", " Z ")).unwrap().is_zombie);
+        assert!(!read(&line.replace(" S ", " Z ")).unwrap().is_zombie, "other threads go on");
+        assert!(read(&line.replace(" S ", " Z ").replace(" 5 0 ", " 1 0 ")).unwrap().is_zombie);
         assert_eq!(read("42 (a"), None);
         let me = std::process::id();
         assert!(started_ticks(me).is_some() && started_ticks(me) == started_ticks(me));

@@ -164,6 +164,20 @@ async fn a_run_goes_on_without_its_node_and_is_found_again() {
 }
 
 #[tokio::test]
+async fn the_word_of_one_who_leaves_at_once_holds() {
+    let site = Site::new();
+    for number in 1..=8 {
+        let task = site.task(&["true"]);
+        let id = site.start(&Task { order: RunOrder { run: RunNumber(number), ..task.order.clone() }, ..task });
+        let mut user = site.attach(&id, [0; 2]).await;
+        user.send(&ToKeeper::Go).await;
+        drop(user);
+        let ended = || site.keepers.find(&id).map(|run| run.state);
+        until("it runs", || matches!(ended(), Ok(RunState::Ended(End::Code(0))))).await;
+    }
+}
+
+#[tokio::test]
 async fn a_run_whose_keeper_is_killed_is_lost_and_over() {
     let site = Site::new();
     let task = site.task(&["sh", "-c", "setsid sleep 1000 & echo $!; exec sleep 1000"]);

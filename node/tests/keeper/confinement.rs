@@ -81,7 +81,7 @@ async fn nothing_is_started_as_root() {
 #[tokio::test]
 async fn limits_of_memory_and_processes_hold() {
     let site = Site::new();
-    let script = "head -c 200000000 /dev/zero | tail -c 200000000 | wc -c; i=0; while [ $i -lt 60 ]; do sleep 30 & i=$((i+1)); done; echo all";
+    let script = "head -c 200000000 /dev/zero | tail -c 200000000 | wc -c; i=0; while [ $i -lt 1000 ]; do sleep 30 & i=$((i+1)); done; echo all";
     let task = site.task(&["sh", "-c", script]);
     let confinement =
         Confinement { memory_mib: Some(64), processes_max: 40, cgroups: None, ..task.confinement.clone() };

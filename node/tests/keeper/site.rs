@@ -280,5 +280,8 @@ pub async fn until(what: &str, mut is_it: impl FnMut() -> bool) {
 
 pub fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    // One whose first thread has ended holds its files and sockets as long as another one goes on.
+    fields[0] != "Z" || fields[17] != "1"
 }

@@ -3,7 +3,7 @@
 //! Invariants: he is sent each byte once and in order, with the gaps named; at most [`OUTPUT_BYTES_AHEAD_MAX`] beyond what he has
 //! acknowledged; and the end after everything else. What he sends is hostile until it is read as a frame that makes sense now.
 
-use std::{rc::Rc, time::Duration};
+use std::{pin::pin, rc::Rc, time::Duration};
 
 use nix::sys::signal::Signal;
 use tokio::{
@@ -32,6 +32,8 @@ const UNATTACHED_MAX: usize = 16;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How long the first frame, and the last one, may take.
 const GREETING_MAX: Duration = Duration::from_secs(30);
+/// How long what a user has said is read when he hears nothing any more.
+const GONE_MAX: Duration = Duration::from_secs(5);
 /// The first byte of a connection of a user; the node writes it, and carries the user's bytes after it.
 pub const OF_USER: u8 = b'u';
 /// The first byte of the node's own word.
@@ -95,10 +97,13 @@ async fn serve_user(keeper: Rc<Keeper>, stream: UnixStream) -> Result<(), Connec
         state.attach(from)
     });
     let attached = Attached { keeper, number };
-    tokio::select! {
-        listened = attached.listen(frames) => listened,
+    let mut listen = pin!(attached.listen(frames));
+    let told = tokio::select! {
+        listened = &mut listen => return listened,
         told = attached.tell(write, from) => told,
-    }
+    };
+    // He is gone; what he has said before holds, such as the word to start.
+    timeout(GONE_MAX, listen).await.unwrap_or(told)
 }
 
 /// A user who holds what he has not acknowledged, until this goes.

@@ -260,8 +260,8 @@ impl Prepared {
         let line = use_of(keeper, task, started_ms);
         remove_left(keeper, task);
         tokio::join!(drain(keeper, copied), note_use(keeper, line));
-        if let (End::Code(0), Some(stop @ Stop::Broken(_))) = (&end, keeper.state().stop.clone()) {
-            // What was said is not whole, which is no success.
+        if let (End::Code(_) | End::Signal(_), Some(stop @ Stop::Broken(_))) = (&end, keeper.state().stop.clone()) {
+            // What was said is not whole, which is no success; and a command whose output nobody takes fails for that.
             end = End::from(stop);
             keep_end(keeper, &end);
         }
