@@ -14,12 +14,11 @@ fn honest_users_of_an_open_grid_get_hosts_while_others_hoard_and_block_them() {
     for phase in &figures["hostile"].as_array().unwrap()[..2] {
         assert_eq!(phase["reserved"], phase["requests"], "{figures}");
     }
-    let granted = |phase: usize, attack: &str| figures["hostile"][phase]["deeds"]["granted"][attack].as_u64().unwrap();
+    let granted =
+        |phase: usize, attack: &str| figures["hostile"][phase]["deeds"]["granted"][attack].as_u64().unwrap_or(0);
     // All attackers of a phase are of one network, whose share it is: which of them gets it first is chance.
     let hoarded = [1, 2].map(|phase| granted(phase, "hoard"));
     assert!(hoarded.iter().sum::<u64>() > 0 && granted(1, "hoard") + granted(1, "block") >= 5, "{figures}");
-    // At each of five sites one of four hosts at a time, and all of the time that there is in seven days. At equal priority nodes are slow
-    // and connections break; a port that is in use cannot be dialled from again, and then libp2p lets the system choose the address: 127.0.0.1,
-    // of which no network is counted. So each of the two attackers may get a share there, as if from a network of its own.
-    assert!(hoarded[0] <= 5 * 14 && hoarded[1] <= 2 * 5 * 14, "{figures}");
+    // At each of five sites one of four hosts at a time, and all of the time that there is in seven days.
+    assert!(hoarded.iter().all(|granted| *granted <= 5 * 14), "{figures}");
 }

@@ -1,13 +1,6 @@
 //! A flood of connections: half-open ones, which never finish the handshake, and complete ones under fresh identities.
 
-use std::{
-    convert::Infallible,
-    io,
-    net::{Ipv4Addr, SocketAddr},
-    pin::Pin,
-    task::Poll,
-    time::Duration,
-};
+use std::{convert::Infallible, net::Ipv4Addr, pin::Pin, task::Poll, time::Duration};
 
 use discovery::{Identity, Multiaddr};
 use libp2p::{
@@ -17,13 +10,8 @@ use libp2p::{
         muxing::{StreamMuxer as _, StreamMuxerBox},
         transport::{DialOpts, ListenerId, PortUse},
     },
-    multiaddr::Protocol,
 };
-use tokio::{
-    net::{TcpSocket, TcpStream},
-    task::JoinSet,
-    time,
-};
+use tokio::{net::TcpStream, task::JoinSet, time};
 
 use super::{
     plan::{Attack, AttackPlan, Tally},
@@ -52,7 +40,8 @@ pub async fn flood(plan: &AttackPlan, tally: &Tally) -> anyhow::Result<Infallibl
             } else {
                 tally.count(|deeds| deeds.thrown_out += 1);
             }
-            let tcp = async { open_half(socket_of(target)?, plan.from).await.ok() };
+            // One that stays without a handshake.
+            let tcp = async { transport::connect(transport::socket_of(target)?, plan.from).await.ok() };
             if let Ok(Some(stream)) = time::timeout(PATIENCE, tcp).await {
                 tally.sent(Attack::Connections);
                 has_opened = true;
@@ -80,20 +69,15 @@ async fn hold(mut muxer: StreamMuxerBox) {
     .await;
 }
 
-/// A connection that stays without a handshake.
-async fn open_half(target: SocketAddr, from: Ipv4Addr) -> io::Result<TcpStream> {
-    let socket = TcpSocket::new_v4()?;
-    socket.bind((from, 0).into())?;
-    socket.connect(target).await
-}
-
 /// A complete connection under a fresh identity; `None` when it is refused.
 async fn connect(target: &Multiaddr, from: Ipv4Addr) -> anyhow::Result<Option<StreamMuxerBox>> {
     let keypair = Identity::generate()?.keypair()?;
-    let Ok(mut transport) = transport::build(&keypair) else { return Ok(None) };
+    let Ok(mut transport) = transport::build(&keypair, from) else { return Ok(None) };
     // It is dialled from where it listens.
-    if transport.listen_on(ListenerId::next(), Multiaddr::from(from).with(Protocol::Tcp(0))).is_err() {
-        return Ok(None);
+    for place in transport::places(from) {
+        if transport.listen_on(ListenerId::next(), place).is_err() {
+            return Ok(None);
+        }
     }
     let options = DialOpts { role: Endpoint::Dialer, port_use: PortUse::Reuse };
     let Ok(dial) = transport.dial(target.clone(), options) else { return Ok(None) };
@@ -108,17 +92,4 @@ async fn connect(target: &Multiaddr, from: Ipv4Addr) -> anyhow::Result<Option<St
         .await
     };
     Ok(time::timeout(PATIENCE, driven).await.ok().and_then(Result::ok).map(|(_, muxer)| muxer))
-}
-
-fn socket_of(address: &Multiaddr) -> Option<SocketAddr> {
-    let mut parts = address.iter();
-    let ip = match parts.next()? {
-        Protocol::Ip4(ip) => ip.into(),
-        Protocol::Ip6(ip) => std::net::IpAddr::from(ip),
-        _ => return None,
-    };
-    match parts.next()? {
-        Protocol::Tcp(port) => Some(SocketAddr::new(ip, port)),
-        _ => None,
-    }
 }

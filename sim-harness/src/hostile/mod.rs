@@ -30,9 +30,12 @@ pub async fn run(plan: &AttackPlan, tally: &Tally) -> anyhow::Result<Infallible>
         Some(plan) => Box::pin(persona::one_after_the_other(&plan, tally)).await,
         None => std::future::pending().await,
     };
+    let others = plan.only(|attack| !Attack::PATIENT.contains(&attack) && attack != Attack::Connections);
     let [hoard, block] = Attack::PATIENT.map(|patient| plan.only(|attack| attack == patient));
+    // Nodes take few connections of an address that floods them.
+    let [others, hoard, block] = [(others, 1), (hoard, 2), (block, 3)].map(|(plan, number)| Some(plan?.beside(number)));
     tokio::select! {
-        outcome = persona(plan.only(|attack| !Attack::PATIENT.contains(&attack))) => outcome,
+        outcome = persona(others) => outcome,
         outcome = persona(hoard) => outcome,
         outcome = persona(block) => outcome,
         outcome = connections => outcome,

@@ -137,11 +137,13 @@ impl Persona<'_> {
 
     /// Only who says from the beginning where it listens gets into the routing tables of others; connections are dialled from there.
     async fn listen(&mut self) {
-        if self.swarm.listen_on(Multiaddr::from(self.plan.from).with(Protocol::Tcp(0))).is_ok() {
-            let listening =
-                async { while !matches!(self.swarm.select_next_some().await, SwarmEvent::NewListenAddr { .. }) {} };
-            // Without, the other attacks go on.
-            let _ = time::timeout(PATIENCE, listening).await;
+        for place in transport::places(self.plan.from) {
+            if self.swarm.listen_on(place).is_ok() {
+                let listening =
+                    async { while !matches!(self.swarm.select_next_some().await, SwarmEvent::NewListenAddr { .. }) {} };
+                // Without, the other attacks go on.
+                let _ = time::timeout(PATIENCE, listening).await;
+            }
         }
     }
 
@@ -341,7 +343,7 @@ impl Persona<'_> {
 fn swarm(plan: &AttackPlan, identity: &Identity) -> anyhow::Result<Swarm<Behaviour>> {
     let keypair = identity.keypair()?;
     let peer = keypair.public().to_peer_id();
-    let transport = transport::build(&keypair).context("the transport")?;
+    let transport = transport::build(&keypair, plan.from).context("the transport")?;
     let mut kad_config = kad::Config::new(names::kad_protocol(&plan.grid)?);
     kad_config.set_max_packet_size(wire::ADVERT_BYTES_MAX + 4096);
     let store = kad::store::MemoryStoreConfig {

@@ -56,7 +56,7 @@ pub struct AttackPlan {
     pub targets: Vec<Multiaddr>,
     /// What to do, all at once; all there is when empty.
     pub attacks: Vec<Attack>,
-    /// The address of this machine that all connections come from.
+    /// The address of this machine that a flood of connections comes from; the other attacks come from those that follow, of the same network.
     pub from: Ipv4Addr,
 }
 
@@ -70,6 +70,15 @@ impl AttackPlan {
         let all = Attack::value_variants().iter().copied();
         let attacks: Vec<Attack> = all.filter(|attack| self.has(*attack) && which(*attack)).collect();
         (!attacks.is_empty()).then(|| AttackPlan { attacks, ..self.clone() })
+    }
+
+    /// The same from an address so far behind. Where there is only one, as on other systems than Linux, all attacks share it.
+    pub fn beside(self, number: u32) -> AttackPlan {
+        let from = match self.from {
+            Ipv4Addr::LOCALHOST => Ipv4Addr::LOCALHOST,
+            from => Ipv4Addr::from_bits(from.to_bits().saturating_add(number)),
+        };
+        AttackPlan { from, ..self }
     }
 
     /// The attack, when it is a patient one that is done alone.

@@ -25,7 +25,7 @@ pub struct AttackerArgs {
     /// Multiaddr of a victim; may be repeated.
     #[arg(long, required = true)]
     target: Vec<Multiaddr>,
-    /// Address of this machine that its connections come from.
+    /// Address of this machine that its connections come from; of its network, all attacks but a flood of connections take those that follow.
     #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
     from: Ipv4Addr,
     /// One way to attack; may be repeated [default: all].
