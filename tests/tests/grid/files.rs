@@ -87,7 +87,7 @@ fn a_run_takes_its_files_with_it_and_brings_results_back() {
 fn files_go_into_what_runs_and_come_back_and_nobody_else_gets_them() {
     let directory = shared();
     let [first, second] = two();
-    let script = "while [ ! -e in/go ]; do sleep 0.1; done; cat in/go > answer; sleep 1000";
+    let script = "while [ ! -e in/go ]; do sleep 0.1; done; cat in/go > answer; sleep 100";
     let started = run(&mut kolo_run(&first, "2", &["--detach"], script));
     let id = started.out.trim().to_owned();
     assert_eq!(started.code, Some(0), "{started:?}");
