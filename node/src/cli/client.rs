@@ -19,6 +19,7 @@ use crate::{
         challenge,
         grid::{HostList, LinkView, SiteList},
         problem::Problem,
+        request_view::RequestList,
         session::Challenge,
     },
     runtime::https,
@@ -203,6 +204,18 @@ impl Client {
             let Some(next) = all.next.take() else { break };
             let page: SiteList = self.get(&escaped("/v1/sites?after=", &next))?;
             all.sites.extend(page.sites);
+            all.next = page.next;
+        }
+        Ok(all)
+    }
+
+    /// All requests that the caller may see, the newest first, page by page.
+    pub fn requests(&self) -> Result<RequestList, CliError> {
+        let mut all: RequestList = self.get("/v1/requests")?;
+        for _ in 0..MAX_PAGES {
+            let Some(next) = all.next.take() else { break };
+            let page: RequestList = self.get(&escaped("/v1/requests?after=", &next))?;
+            all.requests.extend(page.requests);
             all.next = page.next;
         }
         Ok(all)

@@ -110,8 +110,9 @@ async fn whoever_has_all_is_told_so_at_once_and_not_before() {
     let mut starter = site.attach(&id, [0; 2]).await;
     starter.go().await;
     starter.has_said("all").await;
-    let begun = std::time::Instant::now();
     let mut reader = site.attach(&id, [0; 2]).await;
+    reader.until(|reader, _| reader.has[0] == starter.has[0]).await;
+    let begun = std::time::Instant::now();
     reader.until(|_, frame| *frame == FromKeeper::Heartbeat).await;
     assert!(begun.elapsed() < Duration::from_secs(5), "before it is silent for long");
     assert_eq!(reader.has[0], starter.has[0], "and all has come");
@@ -178,6 +179,20 @@ async fn the_word_of_one_who_leaves_at_once_holds() {
 }
 
 #[tokio::test]
+async fn what_its_user_gives_up_before_the_word_never_runs_and_leaves_at_once() {
+    let site = Site::new();
+    let mark = site.directory.path().join("open/mark");
+    let id = site.start(&site.task(&["touch", mark.to_str().unwrap()]));
+    let mut user = site.attach(&id, [0; 2]).await;
+    user.until(|_, frame| *frame == FromKeeper::Ready).await;
+    user.send(&ToKeeper::Signal(9)).await;
+    user.send(&ToKeeper::Go).await;
+    let end = user.end().await;
+    assert!(matches!(&end, End::Failed(why) if why.contains("its user has given it up")), "{end:?}");
+    assert!(!mark.exists());
+}
+
+#[tokio::test]
 async fn a_run_whose_keeper_is_killed_is_lost_and_over() {
     let site = Site::new();
     let task = site.task(&["sh", "-c", "setsid sleep 1000 & echo $!; exec sleep 1000"]);
@@ -236,7 +251,7 @@ async fn a_window_ends_to_the_second_whatever_the_command_does() {
         "-c",
         "trap 'echo told' TERM; (trap '' TERM; setsid sleep 1000) & while :; do sleep 0.05; done",
     ]);
-    let task = Task { deadline: now() + Span(4), grace: Duration::from_secs(1), ..task };
+    let task = Task { deadline: now() + Span(8), grace: Duration::from_secs(1), ..task };
     let id = site.start(&task);
     let mut user = site.attach(&id, [0; 2]).await;
     user.go().await;

@@ -8,6 +8,10 @@ use std::{
 };
 
 use end_to_end::{Node, hosts, run, wait_until};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 
 use super::run_on_seats::{runner, shared};
 
@@ -118,18 +122,43 @@ fn files_go_into_what_runs_and_come_back_and_nobody_else_gets_them() {
     let _ = first.kolo_json(&["cancel", &id], 0);
 }
 
+/// 64 MiB of which no two pieces are the same.
+fn noise() -> Vec<u8> {
+    let mut state = 1_u32;
+    let mut random = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_le_bytes()
+    };
+    (0..(64 << 20) / 4).flat_map(|_| random()).collect()
+}
+
+#[test]
+fn an_interrupt_while_files_are_sent_ends_the_run_and_gives_all_back() {
+    let directory = shared();
+    let [first, second] = two();
+    let work = directory.path().join("work");
+    fs::create_dir_all(&work).unwrap();
+    fs::write(work.join("large"), noise()).unwrap();
+    let mut kolo = kolo_run(&first, "3", &["--send", &text(&work)], "true");
+    let mut child = kolo.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("some pieces to be there", || kept(&second).0, |count| *count > 3);
+    second.silence(true);
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    wait_until("it to end", || child.try_wait().unwrap().is_some(), |ended| *ended);
+    second.silence(false);
+    let ended = child.wait_with_output().unwrap();
+    let err = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.code() == Some(130) && err.contains("interrupted"), "{ended:?}");
+    wait_until("nothing to be booked", || first.bookings().len() + second.bookings().len(), |count| *count == 0);
+}
+
 #[test]
 fn a_site_that_goes_and_comes_back_is_sent_what_it_lacks() {
     let directory = shared();
     let [first, mut second] = two();
     let work = directory.path().join("work");
     fs::create_dir_all(&work).unwrap();
-    let mut state = 1_u32;
-    let mut random = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state.to_le_bytes()
-    };
-    let large: Vec<u8> = (0..(64 << 20) / 4).flat_map(|_| random()).collect();
+    let large = noise();
     fs::write(work.join("large"), &large).unwrap();
     let mut kolo = kolo_run(&first, "3", &["--send", &text(&work)], "cat large | wc -c");
     let child = kolo.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -215,7 +215,7 @@ fn nobody_else_runs_and_nobody_runs_before_or_after_the_window() {
 fn nothing_runs_past_the_window_or_without_its_reservation() {
     let (first, second) = two();
     let begun = Instant::now();
-    let ended = run(&mut kolo_run(&first, &["-N", "1", "-t", "4s"], &["sleep", "1000"]));
+    let ended = run(&mut kolo_run(&first, &["-N", "1", "-t", "8s"], &["sleep", "1000"]));
     assert_eq!(ended.code, Some(124), "{ended:?}");
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 

@@ -62,7 +62,7 @@ fn watch(
         printer: None,
     };
     Ok(match seats::run(&common, &hosts, wishes?)? {
-        JobEnd::Over(code) => Exit::Run(code),
+        JobEnd::Over(code) | JobEnd::Unknown(code) => Exit::Run(code),
         JobEnd::Left(code) => {
             remark(&format!("left running: kolo attach {} watches it again", safe(view.id.as_str())));
             Exit::Run(code)

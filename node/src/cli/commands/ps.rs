@@ -8,7 +8,7 @@ use tokio::{io::AsyncWriteExt as _, time::timeout};
 
 use super::{Context, path_of, seats};
 use crate::{
-    api::request_view::{RequestList, RequestState, RequestView, ReservedHost},
+    api::request_view::{RequestState, RequestView, ReservedHost},
     cli::{
         client::Client,
         error::CliError,
@@ -75,9 +75,10 @@ pub fn run(context: &mut Context, args: &PsArgs) -> Result<Exit, CliError> {
     let views = match &args.selector {
         Some(selector) => vec![client.get::<RequestView>(&path_of(&client, selector)?)?],
         None => {
-            let list: RequestList = client.get(&format!("/v1/requests?limit={REQUESTS_MAX}"))?;
-            let has_begun = |view: &RequestView| matches!(view.state, RequestState::Active | RequestState::Degraded);
-            list.requests.into_iter().filter(has_begun).collect()
+            let mut begun = client.requests()?.requests;
+            begun.retain(|view| matches!(view.state, RequestState::Active | RequestState::Degraded));
+            begun.truncate(REQUESTS_MAX);
+            begun
         }
     };
     let (grid, opener) = signing::opener(context, &client, &args.key)?;

@@ -72,11 +72,18 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
         remark(&format!(
             "the reservation is kept, since it may begin later: kolo show {id} says when, then kolo run --in {id}"
         ));
-    } else if is_own && !matches!(ended, Ok(JobEnd::Left(_))) {
+    } else if is_own && !matches!(ended, Ok(JobEnd::Left(_) | JobEnd::Unknown(_))) {
         give_back(&client, &view);
     }
     Ok(match ended.map_err(|error| CliError::in_run(code::NOT_READY, error))? {
         JobEnd::Over(code) => Exit::Run(code),
+        JobEnd::Unknown(code) => {
+            let id = safe(view.id.as_str());
+            remark(&format!(
+                "it may go on: kolo attach {id} shows it once its site is reached, kolo cancel {id} ends it and gives back what is left"
+            ));
+            Exit::Run(code)
+        }
         JobEnd::Left(code) => {
             let id = safe(view.id.as_str());
             if args.detach {
@@ -172,6 +179,7 @@ fn run_in(
     let end = seats::run(&common, &hosts, wishes)?;
     Ok(match end {
         JobEnd::Over(code) if !args.fetch.is_empty() => JobEnd::Over(fetch(&courier, &hosts, args, code)),
+        JobEnd::Unknown(code) if !args.fetch.is_empty() => JobEnd::Unknown(fetch(&courier, &hosts, args, code)),
         end => end,
     })
 }
@@ -208,16 +216,23 @@ fn send(courier: &Courier<'_>, hosts: &[&ReservedHost], sent: &Sent) -> Result<(
 /// Fetches what is wanted of the files of all seats; the exit code of the run that has ended with `code`.
 fn fetch(courier: &Courier<'_>, hosts: &[&ReservedHost], args: &RunArgs, code: u8) -> u8 {
     let mut largest = code;
-    for (rank, host) in hosts.iter().enumerate() {
-        let directory = args.into.join(format!("seat-{rank}"));
-        match seats::block_on(courier.fetch(host, (&args.fetch, true), &directory)) {
-            Ok(names) if names.is_empty() => remark(&format!("seat {rank}: no file is called like that")),
-            Ok(_) => {}
-            Err(error) => {
-                remark(&error.to_string());
-                largest = largest.max(code::UNKNOWN);
+    let fetched = seats::block_on(async {
+        for (rank, host) in hosts.iter().enumerate() {
+            let directory = args.into.join(format!("seat-{rank}"));
+            match courier.fetch(host, (&args.fetch, true), &directory).await {
+                Ok(names) if names.is_empty() => remark(&format!("seat {rank}: no file is called like that")),
+                Ok(_) => {}
+                Err(error) => {
+                    remark(&error.to_string());
+                    largest = largest.max(code::UNKNOWN);
+                }
             }
         }
+        Ok(())
+    });
+    if let Err(error) = fetched {
+        remark(&format!("not all files were fetched: {error}"));
+        largest = largest.max(code::UNKNOWN);
     }
     largest
 }

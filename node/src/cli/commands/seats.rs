@@ -23,7 +23,7 @@ use crate::{
         run::{
             each::Each,
             input::{self, UserInput},
-            job::{Job, JobEnd, NEWS_QUEUE, Shown, TOLD_QUEUE, Terms, code},
+            job::{Job, JobEnd, NEWS_QUEUE, Shown, TOLD_QUEUE, Terms, code, interrupted},
             printer::Printer,
             seat::{Opener, Seat, nonce},
             terminal::Keys,
@@ -149,12 +149,17 @@ fn runtime() -> Result<Runtime, CliError> {
     runtime.map_err(|source| CliError::Io { doing: "talking with the seats", source })
 }
 
-/// Does what has to wait for the network.
+/// Does what has to wait for the network, until it is interrupted.
 ///
 /// # Errors
-/// Those of `work`.
+/// Those of `work`, and that of an interrupt.
 pub fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
-    runtime()?.block_on(work)
+    runtime()?.block_on(async {
+        tokio::select! {
+            done = work => done,
+            error = interrupted() => Err(error),
+        }
+    })
 }
 
 /// Runs a job of these seats, each with what is wanted of it; the first has rank 0.
@@ -212,6 +217,7 @@ pub fn run(common: &Common<'_>, hosts: &[&ReservedHost], wishes: Vec<Wish>) -> R
     runtime.shutdown_background();
     Ok(match (end?, common.each) {
         (JobEnd::Over(code), Some(each)) => JobEnd::Over(each.summary(code, |text| printer.remark(text))),
+        (JobEnd::Unknown(code), Some(each)) => JobEnd::Unknown(each.summary(code, |text| printer.remark(text))),
         (end, _) => end,
     })
 }

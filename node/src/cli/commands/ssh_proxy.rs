@@ -77,7 +77,7 @@ pub fn run(context: &mut Context, args: &SshProxyArgs) -> Result<Exit, CliError>
 
 fn end_of(end: JobEnd) -> Exit {
     match end {
-        JobEnd::Over(code) | JobEnd::Left(code) => Exit::Run(code),
+        JobEnd::Over(code) | JobEnd::Left(code) | JobEnd::Unknown(code) => Exit::Run(code),
     }
 }
 

@@ -180,24 +180,26 @@ impl Courier<'_> {
         });
         let (mut since, mut pause) = (Instant::now(), PAUSE_FIRST);
         loop {
-            let begun = Instant::now();
             let opened = async { connection::open(self.client, &self.opener.wanted(&order)?).await };
             let why = match opened.await {
                 Ok(stream) => {
+                    let begun = Instant::now();
                     let mut transfer = Transfer::over(stream);
                     let done = work(&mut transfer).await;
                     match transfer.settle(done).await {
                         Ok(done) => return Ok(done),
-                        Err(error) if error.may_change() => error.to_string(),
+                        Err(error) if error.may_change() => {
+                            if begun.elapsed() >= WORKED && !matches!(error, TransferError::Silent) {
+                                (since, pause) = (Instant::now(), PAUSE_FIRST);
+                            }
+                            error.to_string()
+                        }
                         Err(error) => return Err(failed(&error.to_string())),
                     }
                 }
                 Err(NoStream::Refused(why)) => return Err(failed(&why)),
                 Err(NoStream::NotNow(why)) => why,
             };
-            if begun.elapsed() >= WORKED {
-                (since, pause) = (Instant::now(), PAUSE_FIRST);
-            }
             if since.elapsed() >= CUT_MAX {
                 return Err(failed(&why));
             }

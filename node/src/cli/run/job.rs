@@ -34,11 +34,11 @@ pub const NEWS_QUEUE: usize = 64;
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
 const SIGQUIT: i32 = 3;
-const SIGKILL: i32 = 9;
+pub(super) const SIGKILL: i32 = 9;
 const SIGUSR1: i32 = 10;
 const SIGUSR2: i32 = 12;
 const SIGPIPE: i32 = 13;
-const SIGTERM: i32 = 15;
+pub(super) const SIGTERM: i32 = 15;
 const SIGWINCH: i32 = 28;
 
 /// The exit codes of Kolo itself, when it runs a command.
@@ -85,6 +85,8 @@ pub enum JobEnd {
     Over(u8),
     /// It goes on, and the user has left, with this exit code.
     Left(u8),
+    /// What became of a seat is not known: its command may go on.
+    Unknown(u8),
 }
 
 /// A seat as it is shown: its rank and where it is.
@@ -108,6 +110,7 @@ pub struct Job<'a> {
     end_at: Option<Instant>,
     kill_at: Option<Instant>,
     interrupts: u32,
+    is_unknown: bool,
 }
 
 /// What the user's shell, terminal or scheduler sends.
@@ -137,6 +140,20 @@ impl Signals {
             })
         });
         futures::future::select_all(waits).await.0
+    }
+}
+
+/// Waits until the user's terminal or scheduler wants this command to end; the error that says so.
+pub async fn interrupted() -> CliError {
+    let wanted = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+    match Signals::listen() {
+        Ok(mut signals) => loop {
+            let number = signals.next().await;
+            if wanted.contains(&number) {
+                return CliError::of_run(shell_code(number), "interrupted");
+            }
+        },
+        Err(error) => error,
     }
 }
 
@@ -176,8 +193,8 @@ impl<'a> Job<'a> {
         news: mpsc::Receiver<(u32, News)>,
     ) -> Job<'a> {
         let (ready, started, codes) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
-        let (end_at, kill_at, interrupts) = (None, None, 0);
-        Job { shown, printer, terms, told, news, ready, started, codes, end_at, kill_at, interrupts }
+        let (end_at, kill_at, interrupts, is_unknown) = (None, None, 0, false);
+        Job { shown, printer, terms, told, news, ready, started, codes, end_at, kill_at, interrupts, is_unknown }
     }
 
     /// Makes the user's terminal like that of the command, where it has one.
@@ -269,9 +286,10 @@ impl<'a> Job<'a> {
                 }
             }
         }
-        let told = self.told.len();
-        let unknown = (self.codes.len() < told).then_some(code::UNKNOWN);
-        JobEnd::Over(self.codes.values().copied().chain(unknown).max().unwrap_or_default())
+        let is_unknown = self.is_unknown || self.codes.len() < self.told.len();
+        let unknown = is_unknown.then_some(code::UNKNOWN);
+        let code = self.codes.values().copied().chain(unknown).max().unwrap_or_default();
+        if is_unknown { JobEnd::Unknown(code) } else { JobEnd::Over(code) }
     }
 
     /// Every seat has started, and none has ended in a way that its user must know.
@@ -298,6 +316,7 @@ impl<'a> Job<'a> {
             News::NotReady(why) | News::Unknown(why) => {
                 let name = self.name(rank);
                 self.printer.remark(&format!("{name}: what became of it is not known: {why}"));
+                self.is_unknown = true;
                 self.over(rank, code::UNKNOWN);
             }
         }
@@ -469,9 +488,9 @@ mod tests {
             assert_eq!((played.end, &played.told[&0][..]), (Ok(JobEnd::Over(expected)), &[Tell::Go][..]), "{ends:?}");
         }
         let unknown = [ready(), vec![(0, News::Ended(End::Code(0))), (1, News::Unknown("cut".to_owned()))]].concat();
-        assert_eq!(play(Terms::default(), unknown).await.end, Ok(JobEnd::Over(125)));
+        assert_eq!(play(Terms::default(), unknown).await.end, Ok(JobEnd::Unknown(125)));
         let gone = [ready(), vec![(0, News::Ended(End::Code(0)))]].concat();
-        assert_eq!(play(Terms::default(), gone).await.end, Ok(JobEnd::Over(125)), "no end is no success");
+        assert_eq!(play(Terms::default(), gone).await.end, Ok(JobEnd::Unknown(125)), "no end is no success");
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ use super::{
     connection::{self, NoStream, Stream},
     each::Each,
     input::{Chunk, UserInput},
+    job::{SIGKILL, SIGTERM},
     printer::Printer,
 };
 use crate::{
@@ -154,6 +155,10 @@ struct Progress {
     input: Input,
     /// The size that the command's terminal was given last; told again after a cut.
     terminal: Option<TerminalSize>,
+    /// The last signal by which the command was to end; told again after a cut.
+    ending: Option<i32>,
+    /// When the last frame came.
+    heard: Option<Instant>,
 }
 
 impl Progress {
@@ -164,7 +169,13 @@ impl Progress {
                 self.is_released = true;
                 ToKeeper::Go
             }
-            Tell::Signal(signal) => ToKeeper::Signal(signal),
+            Tell::Signal(signal) => {
+                // Nothing ends it more surely than that.
+                if matches!(signal, SIGTERM | SIGKILL) && self.ending != Some(SIGKILL) {
+                    self.ending = Some(signal);
+                }
+                ToKeeper::Signal(signal)
+            }
             Tell::Resize(size) => {
                 self.terminal = Some(size);
                 ToKeeper::Resize(size)
@@ -274,8 +285,8 @@ impl Seat {
                     Talked::Printed => return Some(News::Printed),
                     Talked::Left => return None,
                     Talked::Cut(why) => {
-                        if begun.elapsed() >= WORKED {
-                            (since, pause) = (Instant::now(), PAUSE_FIRST);
+                        if let Some(heard) = progress.heard.filter(|heard| *heard >= begun + WORKED) {
+                            (since, pause) = (heard, PAUSE_FIRST);
                         }
                         why
                     }
@@ -307,6 +318,9 @@ impl Seat {
         if let Some(size) = progress.terminal {
             writer.send(&ToKeeper::Resize(size));
         }
+        if let Some(signal) = progress.ending {
+            writer.send(&ToKeeper::Signal(signal));
+        }
         let mut knows_input = false;
         loop {
             let may_read = knows_input && progress.input.has_room() && writer.queue.capacity() > QUEUE_KEPT;
@@ -316,6 +330,7 @@ impl Seat {
                         Ok(frame) => frame,
                         Err(cut) => return cut,
                     };
+                    progress.heard = Some(Instant::now());
                     match frame {
                         // All that there was has come before it.
                         FromKeeper::Heartbeat if !self.follows => return Talked::Printed,
@@ -492,6 +507,16 @@ mod tests {
         assert_eq!(bytes(&input.again()), [(20_000, 65_536), (85_536, 14_464), (u64::MAX, 0)]);
         input.acknowledge(100_000);
         assert_eq!((bytes(&input.again()), input.kept.len()), (vec![(u64::MAX, 0)], 0));
+    }
+
+    #[test]
+    fn what_is_to_end_a_command_is_kept_for_the_next_stream() {
+        let mut progress = Progress::default();
+        for (signal, kept) in [(2, None), (SIGTERM, Some(SIGTERM)), (SIGKILL, Some(SIGKILL)), (SIGTERM, Some(SIGKILL))]
+        {
+            progress.pass_on(Tell::Signal(signal));
+            assert_eq!(progress.ending, kept);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     owner, process,
-    state::{InputError, Keeper, Phase, State},
+    state::{InputError, Keeper, Phase, State, Stop},
 };
 use crate::run::frame::{
     DATA_BYTES_MAX, Data, FrameError, FrameReader, FromKeeper, OUTPUT_BYTES_AHEAD_MAX, Output, ToKeeper, encode,
@@ -123,7 +123,7 @@ impl Attached {
         while let Some(frame) = frames.next().await? {
             match frame {
                 ToKeeper::Attach { .. } => return Err(ConnectionError::Order("attached already")),
-                ToKeeper::Go => self.keeper.change(|state| state.may_start = true),
+                ToKeeper::Go => self.keeper.change(|state| state.may_start |= state.stop.is_none()),
                 ToKeeper::Stdin { offset, data } => self.keeper.change(|state| state.input.take(offset, data.0))?,
                 ToKeeper::StdinEnd => self.keeper.change(|state| state.input.is_ended = true),
                 ToKeeper::Signal(number) => self.signal(number)?,
@@ -145,8 +145,18 @@ impl Attached {
 
     fn signal(&self, number: i32) -> Result<(), ConnectionError> {
         let signal = Signal::try_from(number).map_err(|_| ConnectionError::Order("there is no such signal"))?;
-        if let Phase::Running { pid } = self.keeper.state().phase {
-            process::send(&self.keeper, pid, signal);
+        let (phase, may_start) = {
+            let state = self.keeper.state();
+            (state.phase.clone(), state.may_start)
+        };
+        match phase {
+            Phase::Running { pid } => process::send(&self.keeper, pid, signal),
+            Phase::Preparing | Phase::Ready if !may_start && matches!(signal, Signal::SIGTERM | Signal::SIGKILL) => {
+                self.keeper.change(|state| {
+                    state.stop.get_or_insert(Stop::User);
+                });
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -438,6 +438,7 @@ impl From<Stop> for End {
         match stop {
             Stop::Owner(why) => End::Owner(why),
             Stop::Broken(why) => End::Broken(reason(&why)),
+            Stop::User => End::Failed("its user has given it up before it was started".to_owned()),
         }
     }
 }

@@ -52,6 +52,8 @@ pub enum Stop {
     Owner(String),
     /// The site cannot keep it, for this reason.
     Broken(String),
+    /// Its user does not want it any more, before it was started.
+    User,
 }
 
 /// What a connection has and holds.
