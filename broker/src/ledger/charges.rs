@@ -1,7 +1,8 @@
 //! What a booking has cost when it is over. Kolo moves no money: it keeps what was agreed, and what of that is to be paid.
 //!
 //! What is charged: all that was agreed for a booking that was kept to its end, used or not; for one that was given back, what its
-//! refund rules leave ([`Agreement::after_cancellation`](crate::tariff::Agreement::after_cancellation)); nothing for a hold, for an
+//! refund rules leave ([`Agreement::after_cancellation`](crate::tariff::Agreement::after_cancellation)), by the time that it then has: of one that
+//! has waited that is no more than by the time in its receipt; nothing for a hold, for an
 //! attempt that was given up before it was complete, and for what the site itself has taken back.
 //!
 //! Invariant: a booking is charged once, together with the record of its end, and never more than was agreed. What its user and the site

@@ -235,6 +235,12 @@ impl OwnPlan {
         loss
     }
 
+    /// What a job that waits would be worth without what users have come to hold since.
+    pub fn fair(&self, attempt: &AttemptId) -> Option<Quality> {
+        let key = *self.keys.get(attempt)?;
+        Some(self.table.job(key)?.quality_at(self.waiting.get(&key)?.fair_s))
+    }
+
     /// The job that begins first, and when; none when none waits whose time is known.
     pub fn first(&self) -> Option<(&AttemptId, Time)> {
         let (key, place) = self.table.waiting().next().filter(|(_, place)| place.start_s < i64::MAX)?;

@@ -34,7 +34,20 @@ impl<B: Books> Ledger<B> {
             let tariff = &books.host().tariff;
             let [least, most] = [asked_at, now + CLOCKS_DIFFER].map(|at| tariff.agreement(Some(at), *window, amounts));
             let is_agreed = agreed.is_between(&least, &most);
-            if !is_agreed || !is_inside(&tariff.conditions, asked_at, *window) {
+            if !is_agreed || window.start < asked_at + tariff.conditions.notice_min {
+                return Err(RefusalReason::PriceChanged { host: place.host().clone(), tariff: tariff.clone() });
+            }
+        }
+        self.check_conditions(now, grants)
+    }
+
+    /// Checks these grants, at their prices, against the conditions of the tariffs of their hosts: how far ahead, and how much.
+    pub(super) fn check_conditions(&self, now: Time, grants: &[Grant]) -> Result<(), RefusalReason> {
+        for Grant { place, window, amounts, .. } in grants {
+            let Some(books) = self.hosts.get(place.host()) else { continue };
+            let tariff = &books.host().tariff;
+            let horizon = tariff.conditions.horizon;
+            if horizon.is_some_and(|horizon| window.end > now + horizon + CLOCKS_DIFFER) {
                 return Err(RefusalReason::PriceChanged { host: place.host().clone(), tariff: tariff.clone() });
             }
             if tariff.conditions.share_max.is_some() {
@@ -43,12 +56,6 @@ impl<B: Books> Ledger<B> {
         }
         Ok(())
     }
-}
-
-/// Whether the notice is long enough, and the end not too far ahead.
-fn is_inside(conditions: &Conditions, asked_at: Time, window: Window) -> bool {
-    let farthest = conditions.horizon.map(|horizon| asked_at + horizon + CLOCKS_DIFFER + CLOCKS_DIFFER);
-    window.start >= asked_at + conditions.notice_min && farthest.is_none_or(|farthest| window.end <= farthest)
 }
 
 /// Whether the host, with this seat beside what is promised, promises no more than the share that the owner gives.

@@ -277,6 +277,13 @@ mod tests {
         let rules = agreed(&[(10, 250), (100, 1000)]);
         assert_eq!([paid(&rules, 900), paid(&rules, 901), paid(&rules, 990), paid(&rules, 991)], [0, 150, 150, 200]);
         assert_eq!([paid(&rules, 1000), paid(&rules, 1050), paid(&rules, 9999)], [200, 200, 200], "begun: no notice");
+        // What has waited costs no more than what its receipt says.
+        for (refunds, now, wait) in [&free, &rules]
+            .into_iter()
+            .flat_map(|refunds| (850..1_200).flat_map(move |now| (0..120).map(move |wait| (refunds, now, Span(wait)))))
+        {
+            assert!(refunds.after_cancellation(window.later(wait), Time(now)).0 <= paid(refunds, now), "{now} {wait}");
+        }
     }
 
     #[test]

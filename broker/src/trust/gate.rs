@@ -299,19 +299,23 @@ impl Gate {
         Ok(Some(holder))
     }
 
-    /// How much later a permitted window may be, so that it would be permitted too.
-    #[must_use]
-    pub fn may_be_later(&self, permit: &Permit, window: Window, now: Time) -> Span {
-        let reaches = [self.policy.max_reach, permit.limits.max_reach_s].into_iter().flatten();
-        let reaches = reaches.map(|reach| (now + reach).since(window.end));
-        let hours = self.policy.hours.map(|hours| hours.left_after(window));
-        reaches.chain(hours).min().unwrap_or(Span(u64::MAX))
-    }
-
-    fn check_policy(&self, permit: &Permit, window: Window, now: Time) -> Result<(), Denial> {
+    /// Whether the owner's rules, as they are now, leave this time to promises.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn check_time(&self, window: Window, now: Time) -> Result<(), Denial> {
         if self.is_draining {
             return Err(Denial::new(Rule::Draining, "the owner is emptying the site"));
         }
+        check_reach(Rule::OwnerMaxReach, self.policy.max_reach, window, now)?;
+        match self.policy.hours.filter(|hours| !hours.contain(window)) {
+            Some(hours) => Err(Denial::new(Rule::OwnerHours, format!("only within {hours}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn check_policy(&self, permit: &Permit, window: Window, now: Time) -> Result<(), Denial> {
+        self.check_time(window, now)?;
         let policy = &self.policy;
         let names = |list| OwnerPolicy::names(list, &permit.name, (&permit.user, &permit.account));
         if policy.allow.as_ref().is_some_and(|allow| !names(allow)) {
@@ -325,15 +329,14 @@ impl Gate {
             let detail = format!("{duration} asked, at most {longest} are allowed");
             return Err(Denial::new(Rule::OwnerMaxDuration, detail));
         }
-        for (rule, reach) in [(Rule::OwnerMaxReach, policy.max_reach), (Rule::MaxReach, permit.limits.max_reach_s)] {
-            if let Some(reach) = reach.filter(|reach| is_beyond(window.end, now, *reach)) {
-                let detail = format!("it would end more than {reach} from now");
-                return Err(Denial::new(rule, detail));
-            }
-        }
-        if let Some(hours) = policy.hours.filter(|hours| !hours.contain(window)) {
-            return Err(Denial::new(Rule::OwnerHours, format!("only within {hours}")));
-        }
-        Ok(())
+        check_reach(Rule::MaxReach, permit.limits.max_reach_s, window, now)
+    }
+}
+
+/// Checks that a window ends within a reach from now, if there is a limit.
+fn check_reach(rule: Rule, reach: Option<Span>, window: Window, now: Time) -> Result<(), Denial> {
+    match reach.filter(|reach| is_beyond(window.end, now, *reach)) {
+        Some(reach) => Err(Denial::new(rule, format!("it would end more than {reach} from now"))),
+        None => Ok(()),
     }
 }

@@ -4,7 +4,7 @@
 
 use broker::{
     request::{Request, RequestDocument},
-    time::Span,
+    time::{Span, Time},
 };
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -13,6 +13,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 const SLACKS: [Span; 4] = [Span(20), Span(120), Span(600), Span(3_600)];
 /// Of 100 requests, so many have some.
 const PERCENT: u64 = 80;
+
+/// How long after their earliest start some of them begin, or would end if that was their start, at the latest: it may cut the wait.
+const ROOMS: [Span; 4] = [Span(0), Span(15), Span(90), Span(400)];
+/// No host takes longer for work than so many times its length.
+const SLOWEST: i64 = 2;
 
 /// What sets the generators of requests apart from that of the seed.
 const REQUESTS: u64 = 0x51ac_6000_0000;
@@ -39,6 +44,14 @@ impl Slacks {
         asked.slack = SLACKS.choose(&mut random).copied().unwrap_or_default();
         if random.random_bool(0.75) {
             asked.sites_max = Some(1);
+        }
+        let mut room = |share| ROOMS.choose(&mut random).copied().filter(|_| random.random_bool(share));
+        if let (Some(earliest), Some(room)) = (asked.earliest, room(0.4)) {
+            asked.latest = asked.latest.map(|latest| latest.min(earliest + room));
+        }
+        let length = asked.duration.or(asked.work.map(|work| SLOWEST * work));
+        if let (Some(earliest), Some(length), None, Some(room)) = (asked.earliest, length, asked.deadline, room(0.4)) {
+            asked.deadline = Some(Time(earliest.0 + length) + room);
         }
         Request::try_from(asked).unwrap_or(request)
     }

@@ -7,10 +7,15 @@ use crate::{
         floating::Arrangement,
         own_plan::{Cause, Loss},
     },
-    protocol::{Grant, HostState, Quote, RefusalReason},
+    protocol::{AttemptId, Grant, HostState, Quote, RefusalReason},
+    quality::Quality,
     time::{Now, Window},
     trust::{Denial, OwnerPolicy, Rule},
 };
+
+/// Something costs the owner's queue too much.
+#[derive(Debug)]
+pub(super) struct TooDear;
 
 impl<B: Books> Ledger<B> {
     /// Plans what waits around these grants and the seats that make room for them: those of a user, at this time, only as far as the owner
@@ -108,6 +113,33 @@ impl<B: Books> Ledger<B> {
         }
     }
 
+    /// The plan of what waits when jobs that are cut end whole, since what was promised `before` is promised as `after`. None when nothing waits.
+    ///
+    /// # Errors
+    /// When the other jobs lose more by that than these would, or all together more than the owner bears.
+    pub(super) fn plan_of_spared(
+        &self,
+        now: Now,
+        (before, after): (&[Grant], &[Grant]),
+        spared: &[AttemptId],
+    ) -> Result<Option<OwnPlan>, TooDear> {
+        let Some(present) = &self.queue.plan else { return Ok(None) };
+        let gate = self.gate.lock();
+        let until = now.utc + gate.policy().quality_horizon;
+        let mut around = present.clone();
+        around.exchange(before, after, Cause::User);
+        spared.iter().for_each(|job| around.remove(job));
+        // They count on, and lose nothing.
+        let mut loss = around.loss(until);
+        for fair in spared.iter().filter_map(|job| present.fair(job)) {
+            loss.jobs += 1;
+            loss.without += fair;
+            loss.with += fair;
+        }
+        let is_dear = lost(&loss) > lost(&present.loss(until)) || excess(&loss, gate.policy()).is_some();
+        if is_dear { Err(TooDear) } else { Ok(Some(around)) }
+    }
+
     /// Shows the hosts with the owner's planned jobs on them, so that the next plan goes around these.
     pub(in crate::ledger) fn add_planned(&self, states: &mut [HostState]) {
         for OwnJob { job, stage } in self.own_jobs() {
@@ -130,15 +162,20 @@ impl<B: Books> Ledger<B> {
     }
 }
 
+/// What is lost in all.
+fn lost(Loss { without, with, .. }: &Loss) -> Quality {
+    Quality {
+        late: with.late.saturating_sub(without.late),
+        slowdown_millionths: with.slowdown_millionths.saturating_sub(without.slowdown_millionths),
+    }
+}
+
 /// By how much a loss is larger than another one.
 fn quote_of(present: &Loss, loss: &Loss) -> Quote {
-    let late = |loss: &Loss| loss.with.late.saturating_sub(loss.without.late);
-    let slower = |loss: &Loss| loss.with.slowdown_millionths.saturating_sub(loss.without.slowdown_millionths);
-    let more = slower(loss).saturating_sub(slower(present)).div_ceil(u128::from(loss.jobs.max(1)));
-    Quote {
-        late: late(loss).saturating_sub(late(present)),
-        slowdown_millionths: u64::try_from(more).unwrap_or(u64::MAX),
-    }
+    let (before, after) = (lost(present), lost(loss));
+    let more = after.slowdown_millionths.saturating_sub(before.slowdown_millionths);
+    let more = more.div_ceil(u128::from(loss.jobs.max(1)));
+    Quote { late: after.late.saturating_sub(before.late), slowdown_millionths: u64::try_from(more).unwrap_or(u64::MAX) }
 }
 
 /// What a loss has above what the owner allows; none when nothing.

@@ -195,11 +195,22 @@ impl Run {
         self.now += 1;
         let now = self.now();
         let may_wait = |booking: &&Booking| !booking.is_held() && !booking.slack.is_zero();
-        let due = self.ledger.bookings().filter(|booking| may_wait(booking) && booking.window.start <= now.utc);
-        let due: Vec<Booking> = due.cloned().collect();
+        let may_wait: Vec<Booking> = self.ledger.bookings().filter(may_wait).cloned().collect();
+        let due_or_later: BTreeMap<AttemptId, Window> =
+            may_wait.iter().map(|booking| (booking.attempt.clone(), booking.window)).collect();
+        let due: Vec<Booking> = may_wait.into_iter().filter(|booking| booking.window.start <= now.utc).collect();
         self.ledger.handle_timeout(now);
         drain(&mut self.ledger, &mut self.disk);
         let after = self.runs();
+        let has_waited = |booking: &&Booking| due_or_later.contains_key(&booking.attempt) && !booking.wait.is_zero();
+        for booking in self.ledger.bookings().filter(has_waited) {
+            let is_spared = |(name, was): (&AttemptId, &Runs)| {
+                let rest = Window { start: was.has.end, end: was.whole.end };
+                let is_whole = after.get(name).is_none_or(|is| is.has == is.whole);
+                is_whole && rest.is_valid() && rest.overlaps(due_or_later[&booking.attempt])
+            };
+            assert!(before.iter().any(is_spared), "{booking:?} has waited for nothing");
+        }
         let jobs: BTreeSet<AttemptId> = self.ledger.own_jobs().map(|own| own.job.attempt.clone()).collect();
         // Some have begun anew.
         let has_ended = |(name, was): &(&AttemptId, &Runs)| {
@@ -211,8 +222,10 @@ impl Run {
             }
             self.stopped += 1;
             assert!(was.may_stop, "{name:?}");
+            // Where others wait behind, it may cost these more.
             if let [one] = due.as_slice()
                 && self.ledger.wait_of(&one.attempt).is_zero()
+                && jobs.len() == 1
             {
                 assert!(!self.could_wait(one, was), "{name:?} was stopped, and {one:?} did not wait");
             }

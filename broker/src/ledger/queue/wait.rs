@@ -3,42 +3,49 @@
 //!
 //! Source: algorithm 2 of "Dynamic grid resource reservation mechanism based on resource-reservation graph" (2011): a reservation that can
 //! wait for what runs costs nothing. Here it waits as short as it can, once. Invariants: only a confirmed booking of all seats of its
-//! request waits, never longer than its user, the request's window and the owner's rules at the time of the hold allow; it and the jobs
-//! that end whole by that are on disk together; no other promise gives way.
+//! request waits, and not once it has begun, never longer than its user and the request's window allow, nor into time that the owner's rules
+//! deny by then; of several that are in the way of one job all wait or none; the jobs behind lose no more by that than those that
+//! end whole, and no more than the owner bears; what waits and the jobs that end whole by that are on disk together; no other promise gives way.
 
-use super::preempt::{is_on, lost_of};
+use std::collections::BTreeSet;
+
+use super::{OwnPlan, preempt::is_on};
 use crate::{
+    ids::HostId,
     ledger::{
         Booking, Books, Ledger,
         floating::{Arrangement, Wanted},
     },
     protocol::{AttemptId, ChangeKind, Grant, HoldRequest, hull},
     request::StartWindow,
-    time::{Now, Span, Time},
+    time::{Now, Span, Time, Window},
     trust::Permit,
 };
 
-/// Most jobs that one booking would stop and that are looked at: those of which most would be lost.
+/// Most jobs that are looked at for a booking, or for bookings that wait together: those of which most would be lost.
 const JOBS_MAX: usize = 8;
+/// Most bookings that wait together.
+const TOGETHER_MAX: usize = 8;
 /// Most waits that are tried, the shortest first, beside those until one of the jobs ends: each is a look for room on a class of hosts.
 const WAITS_MAX: usize = 16;
 
-/// How a booking can begin later.
+/// How bookings can begin later.
 struct Later {
-    wait: Span,
+    /// The bookings as they then are; of several some may stay as they were.
+    bookings: Vec<Booking>,
     /// The jobs that then end whole.
     spared: Vec<AttemptId>,
     /// What these had not, and have again.
     rests: Vec<Grant>,
-    /// The booking's seats.
-    seats: Vec<Grant>,
     /// What moves for that.
     moves: Option<Arrangement>,
+    /// The plan of what waits behind.
+    plan: Option<OwnPlan>,
 }
 
 impl<B: Books> Ledger<B> {
-    /// How much later all seats of a hold may begin: what their user grants, as far as the request's window, the owner's hours and the reach of
-    /// promises go; nothing where not all of the request is held here.
+    /// How much later all seats of a hold may begin: what their user grants, as far as the request's window and the user's reach go; nothing
+    /// where not all of the request is held here. The owner's rules are looked at when it is to wait.
     pub(in crate::ledger) fn slack_of(&self, now: Now, hold: &HoldRequest, permit: &Permit) -> Span {
         let request = &permit.statement.request;
         let is_whole = hold.participants == [self.site.clone()] && hold.grants.len() == request.demand().seats();
@@ -47,46 +54,116 @@ impl<B: Books> Ledger<B> {
         let left = [
             latest.map(|latest| latest.since(window.start)),
             deadline.map(|deadline| deadline.since(window.end)),
-            Some((now.utc + self.limits.farthest_future).since(window.end)),
-            Some(self.gate.lock().may_be_later(permit, window, now.utc)),
+            permit.limits.max_reach_s.map(|reach| (now.utc + reach).since(window.end)),
         ];
         left.into_iter().flatten().fold(request.demand().slack(), Span::min)
     }
 
-    /// Bookings that are to be bound by then begin later, where jobs end whole by that which would be stopped for them.
+    /// Bookings that are to be bound by then begin later, where jobs end whole by that which would be stopped for them: one alone, else
+    /// all that are in the way of a job.
     pub(super) fn wait_for_own_jobs(&mut self, now: Now, until: Time) {
         for attempt in self.floating.due(until) {
-            let may_wait = |booking: &&Booking| !booking.is_held() && !booking.slack.is_zero();
-            let Some(booking) = self.bookings.get(&attempt).filter(may_wait) else { continue };
-            let near = self.near(&booking.grants);
-            let is_in_way = |job: &AttemptId| {
-                let rest = hull(&self.rest_of_job(job));
-                let is_at_time = rest.is_some_and(|rest| rest.overlaps(booking.window));
-                is_at_time && self.bookings.get(job).is_some_and(|job| is_on(job, &near))
-            };
-            let mut jobs = self.cut_until(now.utc, until);
-            jobs.retain(is_in_way);
-            jobs.truncate(JOBS_MAX);
-            if jobs.is_empty() {
-                continue;
-            }
-            let waits = self.waits_of(booking, &jobs, until);
-            // Its own seats are in nobody's way.
-            let Some(booking) = self.end(&attempt) else { continue };
-            let taken = self.rest_of(now, &booking);
-            self.release(&taken, true);
-            let later = self.best_of(&booking, &waits, &jobs);
-            match later.filter(|later| later.moves.as_ref().is_none_or(|moves| self.may_move(moves))) {
-                Some(later) => self.begin_later(booking, &taken, later),
-                None => {
-                    self.promise(&taken);
-                    self.reserve(&taken);
-                    self.begin(booking);
-                    // Its seats may have moved since it was written.
-                    self.note_unwritten(&attempt);
-                }
+            self.let_wait(now, until, &[attempt]);
+        }
+        for job in self.cut_until(now.utc, until).into_iter().take(JOBS_MAX) {
+            let all = self.in_way_of(&job);
+            if (2..=TOGETHER_MAX).contains(&all.len()) {
+                self.let_wait(now, until, &all);
             }
         }
+    }
+
+    /// The bookings that may wait and that have something on the hosts of a job that is cut, at a time that it has not.
+    fn in_way_of(&self, job: &AttemptId) -> Vec<AttemptId> {
+        let rests = self.rest_of_job(job);
+        let Some(end) = hull(&rests).map(|rest| rest.end) else { return Vec::new() };
+        let crosses =
+            |one: &Grant| rests.iter().any(|rest| rest.host() == one.host() && rest.window.overlaps(one.window));
+        let mut all = self.floating.due(end);
+        all.retain(|attempt| self.with_slack(attempt).is_some_and(|booking| booking.grants.iter().any(crosses)));
+        all
+    }
+
+    fn with_slack(&self, attempt: &AttemptId) -> Option<&Booking> {
+        self.bookings.get(attempt).filter(|booking| !booking.is_held() && !booking.slack.is_zero())
+    }
+
+    /// These bookings begin later, if jobs end whole by that.
+    fn let_wait(&mut self, now: Now, until: Time, attempts: &[AttemptId]) {
+        // One that has begun goes on, also where the clock of the site has jumped.
+        let may_wait = |attempt: &AttemptId| self.with_slack(attempt).filter(|booking| now.utc <= booking.window.start);
+        let Some(bookings) = attempts.iter().map(may_wait).collect::<Option<Vec<&Booking>>>() else { return };
+        let near: Vec<(Window, BTreeSet<HostId>)> =
+            bookings.into_iter().map(|booking| (booking.window, self.near(&booking.grants))).collect();
+        let is_in_way = |attempt: &AttemptId| {
+            let Some((job, rest)) = self.bookings.get(attempt).zip(hull(&self.rest_of_job(attempt))) else {
+                return false;
+            };
+            near.iter().any(|(window, hosts)| rest.overlaps(*window) && is_on(job, hosts))
+        };
+        let mut jobs = self.cut_until(now.utc, until);
+        jobs.retain(is_in_way);
+        jobs.truncate(JOBS_MAX);
+        if jobs.is_empty() {
+            return;
+        }
+        // Their own seats are in nobody's way.
+        let bookings: Vec<Booking> = attempts.iter().filter_map(|attempt| self.end(attempt)).collect();
+        let taken: Vec<Vec<Grant>> = bookings.iter().map(|booking| self.rest_of(now, booking)).collect();
+        taken.iter().for_each(|taken| self.release(taken, true));
+        let later = self.best_of((now, until), &bookings, &jobs);
+        match later.filter(|later| later.moves.as_ref().is_none_or(|moves| self.may_move(moves))) {
+            Some(later) => self.begin_later(now, &taken, later),
+            None => bookings.into_iter().zip(&taken).for_each(|(booking, taken)| self.put_in(booking, taken)),
+        }
+    }
+
+    /// A booking is in the books with this, and written with what is written next: its seats may have moved since it was written.
+    fn put_in(&mut self, booking: Booking, taken: &[Grant]) {
+        self.promise(taken);
+        self.reserve(taken);
+        let attempt = booking.attempt.clone();
+        self.begin(booking);
+        self.note_unwritten(&attempt);
+    }
+
+    /// How bookings that are not in the books begin later so that all these jobs end whole; else as many of them as can, those first of which
+    /// most would be lost.
+    fn best_of(&mut self, at: (Now, Time), bookings: &[Booking], jobs: &[AttemptId]) -> Option<Later> {
+        let all = self.later(at, bookings, jobs);
+        if all.is_some() || jobs.len() == 1 {
+            return all;
+        }
+        let (mut spared, mut best) = (Vec::new(), None);
+        for job in jobs {
+            spared.push(job.clone());
+            match self.later(at, bookings, &spared) {
+                Some(later) => best = Some(later),
+                None => drop(spared.pop()),
+            }
+        }
+        best
+    }
+
+    /// How bookings that are not in the books begin later, after the shortest waits, so that these jobs end whole.
+    fn later(&mut self, at: (Now, Time), bookings: &[Booking], spared: &[AttemptId]) -> Option<Later> {
+        let rests: Vec<Grant> = spared.iter().flat_map(|job| self.rest_of_job(job)).collect();
+        let (later, moves) = match bookings {
+            [one] => {
+                let mut waits = self.waits_of(one, spared, at.1).into_iter();
+                let (later, moves) = waits.find_map(|wait| self.one_later(at.0, wait, one, &rests))?;
+                (vec![later], moves)
+            }
+            all => (self.all_later(at, all, (spared, &rests))?, None),
+        };
+        let (mut before, mut after) = moves.as_ref().map(|moves| self.moved(moves)).unwrap_or_default();
+        for (booking, later) in bookings.iter().zip(&later).filter(|(_, later)| !later.wait.is_zero()) {
+            before.extend(self.rest_of(at.0, booking));
+            after.extend_from_slice(&self.taken_by(later));
+        }
+        after.extend_from_slice(&rests);
+        let plan = self.plan_of_spared(at.0, (&before, &after), spared).ok()?;
+        Some(Later { bookings: later, spared: spared.to_vec(), rests, moves, plan })
     }
 
     /// For how long a booking may wait: until something ends near it.
@@ -94,7 +171,7 @@ impl<B: Books> Ledger<B> {
         let start = booking.window.start;
         let wait = |end: Time| {
             let wait = end.since(start);
-            (end > until && wait <= booking.slack).then_some(wait)
+            (end > until && !wait.is_zero() && wait <= booking.slack).then_some(wait)
         };
         let near = self.near(&booking.grants);
         let schedules = near.iter().filter_map(|host| self.hosts.get(host)).map(Books::promised);
@@ -109,81 +186,93 @@ impl<B: Books> Ledger<B> {
         waits
     }
 
-    /// The shortest wait after which all these jobs end whole; else one after which of those that are stopped least is lost. The booking is
-    /// not in the books.
-    fn best_of(&mut self, booking: &Booking, waits: &[Span], jobs: &[AttemptId]) -> Option<Later> {
-        let all = waits.iter().find_map(|wait| self.room_after(*wait, booking, jobs));
-        if all.is_some() || jobs.len() == 1 {
-            return all;
-        }
-        let lost = |job: &AttemptId| {
-            let (job, booking) = (self.queue.jobs.get(job), self.bookings.get(job));
-            job.zip(booking).map_or(0, |(job, booking)| lost_of(job, booking, booking.window.end))
-        };
-        let jobs: Vec<(u64, &AttemptId)> = jobs.iter().map(|job| (lost(job), job)).collect();
-        let mut best: Option<(u64, Later)> = None;
-        for wait in waits {
-            let (mut spared, mut kept, mut found) = (Vec::new(), 0, None);
-            for (lost, job) in &jobs {
-                spared.push((*job).clone());
-                match self.room_after(*wait, booking, &spared) {
-                    Some(later) => (kept, found) = (kept + lost, Some(later)),
-                    None => drop(spared.pop()),
-                }
-            }
-            if best.as_ref().is_none_or(|(most, _)| kept > *most) {
-                best = found.map(|later| (kept, later)).or(best);
-            }
-        }
-        best.map(|(_, later)| later)
+    /// How one booking begins after this wait, where jobs have these rests; others may move out of the way.
+    fn one_later(
+        &mut self,
+        now: Now,
+        wait: Span,
+        booking: &Booking,
+        rests: &[Grant],
+    ) -> Option<(Booking, Option<Arrangement>)> {
+        let mut later = later_by(booking, wait);
+        let both = [rests, &later.grants].concat();
+        let wanted = Wanted { grants: &both, request: Some(&booking.attempt.request), floats: false };
+        let room = self.room_for((&wanted, None), None).ok()?;
+        later.grants = room.given.into_iter().skip(rests.len()).collect();
+        self.may_have(now, &later).then(|| (later, room.moves.map(|(moves, _)| moves)))
     }
 
-    /// How a booking that is not in the books begins after this wait, when these jobs end whole.
-    fn room_after(&mut self, wait: Span, booking: &Booking, spared: &[AttemptId]) -> Option<Later> {
-        let rests: Vec<Grant> = spared.iter().flat_map(|job| self.rest_of_job(job)).collect();
-        let seats = later_by(&booking.grants, wait);
-        let request = Some(&booking.attempt.request);
-        let both = [rests.as_slice(), &seats].concat();
-        let room = self.room_for((&Wanted { grants: &both, request, floats: false }, None), None).ok()?;
-        let seats = room.given.into_iter().skip(rests.len()).collect::<Vec<_>>();
-        let load = self.load_of(booking.talk, seats.len(), booking.window.later(wait));
-        self.check_room(load.as_slice()).ok()?;
-        if let Some((user, account)) = booking.user_key.zip(booking.account) {
-            let through = (&booking.attempt.entry_point, booking.network.as_ref());
-            let taken: Vec<&Grant> = seats.iter().chain(&load).collect();
-            self.check_share(&seats, account).ok()?;
-            self.check_use((user, account), through, &taken).ok()?;
+    /// How several bookings begin one after another where these jobs have their rests, all on the hosts that they have.
+    fn all_later(
+        &mut self,
+        (now, until): (Now, Time),
+        bookings: &[Booking],
+        (jobs, rests): (&[AttemptId], &[Grant]),
+    ) -> Option<Vec<Booking>> {
+        self.check_room(rests).ok()?;
+        self.promise(rests);
+        let mut placed: Vec<(Booking, Vec<Grant>)> = Vec::new();
+        for booking in bookings {
+            // What has room as it is stays so.
+            let mut waits = std::iter::once(Span::default()).chain(self.waits_of(booking, jobs, until));
+            let found = waits.find_map(|wait| {
+                let later = later_by(booking, wait);
+                let taken = self.rest_of(now, &later);
+                let fits = self.check_room(&taken).is_ok() && (wait.is_zero() || self.may_have(now, &later));
+                fits.then_some((later, taken))
+            });
+            let Some((later, taken)) = found else { break };
+            self.promise(&taken);
+            self.begin(later.clone());
+            placed.push((later, taken));
         }
-        let moves = room.moves.map(|(moves, _)| moves);
-        Some(Later { wait, spared: spared.to_vec(), rests, seats, moves })
+        for (later, taken) in &placed {
+            self.end(&later.attempt);
+            self.release(taken, false);
+        }
+        self.release(rests, false);
+        (placed.len() == bookings.len()).then(|| placed.into_iter().map(|(later, _)| later).collect())
     }
 
-    /// A booking that had this, and is not in the books, begins later; on disk together with the jobs that end whole by that.
-    fn begin_later(&mut self, mut booking: Booking, taken: &[Grant], later: Later) {
-        let Later { wait, spared, rests, seats, moves } = later;
-        booking.grants = seats;
-        booking.window = booking.window.later(wait);
-        booking.wait = wait;
-        booking.slack = Span::default();
-        let taken_later = self.taken_by(&booking).into_owned();
-        let (mut before, mut after) = moves.as_ref().map(|moves| self.moved(moves)).unwrap_or_default();
-        before.extend_from_slice(taken);
-        after.extend(rests.iter().chain(&taken_later).cloned());
-        // What that moves of the queue is the owner's own affair.
-        self.queue.exchange(&before, &after);
+    /// Whether a booking that is not in the books, and begins later, has room on the uplink, and its user and its time are within the owner's
+    /// rules of now.
+    fn may_have(&mut self, now: Now, later: &Booking) -> bool {
+        let load = self.load_of(later.talk, later.grants.len(), later.window);
+        let is_denied = self.window_error(later.window, now.utc).is_some()
+            || self.gate.lock().check_time(later.window, now.utc).is_err()
+            || self.check_conditions(now.utc, &later.grants).is_err()
+            || self.check_room(load.as_slice()).is_err();
+        if is_denied {
+            return false;
+        }
+        let Some((user, account)) = later.user_key.zip(later.account) else { return true };
+        let through = (&later.attempt.entry_point, later.network.as_ref());
+        let taken: Vec<&Grant> = later.grants.iter().chain(&load).collect();
+        self.check_share(&later.grants, account).is_ok() && self.check_use((user, account), through, &taken).is_ok()
+    }
+
+    /// Bookings that had this, and are not in the books, begin later; on disk together with the jobs that end whole by that.
+    fn begin_later(&mut self, now: Now, taken: &[Vec<Grant>], later: Later) {
+        let Later { bookings, spared, rests, moves, plan } = later;
+        self.queue.plan = plan;
+        self.queue.is_freed = true;
         if let Some(moves) = &moves {
             self.make_moves(moves);
         }
         self.promise(&rests);
-        self.promise(&taken_later);
-        self.reserve(&taken_later);
-        self.publish(taken, ChangeKind::Removed);
-        self.publish(&taken_later, ChangeKind::Added);
-        for job in spared {
-            self.end_whole(&job);
+        spared.iter().for_each(|job| self.end_whole(job));
+        let last = bookings.iter().rfind(|booking| !booking.wait.is_zero()).cloned();
+        for (booking, before) in bookings.into_iter().zip(taken) {
+            let after = self.rest_of(now, &booking);
+            if !booking.wait.is_zero() {
+                self.publish(before, ChangeKind::Removed);
+                self.publish(&after, ChangeKind::Added);
+            }
+            self.put_in(booking, &after);
         }
-        self.persist(&booking);
-        self.begin(booking);
+        if let Some(last) = last {
+            self.persist(&last);
+        }
     }
 
     /// A job that was cut has all its time again, which is promised already.
@@ -195,14 +284,13 @@ impl<B: Books> Ledger<B> {
         self.begin(job);
         self.note_unwritten(attempt);
         self.queue.cut.remove(attempt);
-        if let Some(plan) = &mut self.queue.plan {
-            plan.remove(attempt);
-        }
     }
 }
 
-/// The same grants, so much later.
-fn later_by(grants: &[Grant], wait: Span) -> Vec<Grant> {
+/// A booking that begins so much later, on the same hosts.
+fn later_by(booking: &Booking, wait: Span) -> Booking {
     let later = |grant: &Grant| Grant { window: grant.window.later(wait), ..grant.clone() };
-    grants.iter().map(later).collect()
+    let (grants, slack) =
+        (booking.grants.iter().map(later).collect(), if wait.is_zero() { booking.slack } else { Span::default() });
+    Booking { grants, window: booking.window.later(wait), wait, slack, ..booking.clone() }
 }

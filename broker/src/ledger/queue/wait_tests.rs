@@ -9,14 +9,15 @@ use super::{
 };
 use crate::{
     ledger::{
-        Event, Kept,
+        Event, Kept, LedgerLimits,
         floating::tests::{books, hold_on},
-        tests::{ask, attempt, id, reason},
+        tests::{ask, attempt, cpu, id, reason},
     },
     protocol::{HoldRequest, SiteAnswer, SiteRequest},
     receipt::Receipt,
     request::Request,
-    trust::{DailyHours, OwnerPolicy, testing},
+    tariff::{Conditions, Parts, Tariff},
+    trust::{DailyHours, Limits, OwnerPolicy, testing},
 };
 
 const WHOLE: u64 = 4_000;
@@ -36,11 +37,14 @@ fn site(hosts: usize, lengths: &[u64]) -> (Ledger, Disk) {
     let (mut ledger, mut disk) = (open(hosts, Kept::default(), second(1_000)), Disk::default());
     ledger.sign_receipts(Arc::new(testing::key(9)));
     for (number, length) in lengths.iter().enumerate() {
-        let job = QueuedJob { preempt: true, ..job(&format!("j{number}"), *length, 1, WHOLE) };
-        ledger.handle(second(1_000), Event::Queue { token: ReplyToken(1), order: QueueOrder::Add(vec![job]) });
-        drain(&mut ledger, &mut disk).unwrap().unwrap();
+        add(&mut ledger, &mut disk, QueuedJob { preempt: true, ..job(&format!("j{number}"), *length, 1, WHOLE) });
     }
     (ledger, disk)
+}
+
+fn add(ledger: &mut Ledger, disk: &mut Disk, job: QueuedJob) {
+    ledger.handle(second(1_000), Event::Queue { token: ReplyToken(1), order: QueueOrder::Add(vec![job]) });
+    drain(ledger, disk).unwrap().unwrap();
 }
 
 fn told(ledger: &mut Ledger, disk: &mut Disk, now: u64, request: SiteRequest) -> SiteAnswer {
@@ -182,7 +186,7 @@ fn of_two_jobs_the_one_that_has_run_longer_is_spared_where_both_cannot_be() {
 }
 
 #[test]
-fn slack_is_what_user_window_owner_and_all_seats_at_one_site_allow() {
+fn slack_is_what_user_window_reach_and_all_seats_at_one_site_allow() {
     let slack_of = |keys: &str, policy: OwnerPolicy, change: fn(&mut HoldRequest)| {
         let (mut ledger, mut disk) = site(3, &[]);
         ledger.gate.lock().set_policy(policy);
@@ -197,11 +201,125 @@ fn slack_is_what_user_window_owner_and_all_seats_at_one_site_allow() {
     assert_eq!(slack_of(r#""slack":600"#, any(), as_is), 600);
     assert_eq!(slack_of(r#""slack":600,"latest":1110"#, any(), as_is), 10);
     assert_eq!(slack_of(r#""slack":600,"deadline":1170"#, any(), as_is), 20);
-    assert_eq!(slack_of(r#""slack":600"#, OwnerPolicy { max_reach: Some(Span(180)), ..any() }, as_is), 30);
-    let hours = Some(DailyHours::new(0, 1_190).unwrap());
-    assert_eq!(slack_of(r#""slack":600"#, OwnerPolicy { hours, ..any() }, as_is), 40);
+    let limits = Limits { max_reach_s: Some(Span(180)), ..any().limits };
+    assert_eq!(slack_of(r#""slack":600"#, OwnerPolicy { limits, ..any() }, as_is), 30);
     assert_eq!(slack_of(r#""slack":600"#, any(), |hold| hold.participants.push(id("other"))), 0);
     assert_eq!(slack_of(r#""slack":600"#, any(), |hold| drop(hold.grants.pop())), 0, "the other seat is elsewhere");
+}
+
+#[test]
+fn nothing_waits_into_a_time_that_the_owner_denies_by_then() {
+    type Change = Box<dyn Fn(&mut Ledger)>;
+    let policy =
+        |policy: OwnerPolicy| -> Change { Box::new(move |ledger| ledger.gate.lock().set_policy(policy.clone())) };
+    let conditions = |conditions: Conditions| -> Change {
+        let tariff = Arc::new(Tariff { conditions, ..Tariff::default() });
+        Box::new(move |ledger| {
+            ledger.set_tariffs(ledger.hosts().map(|books| (books.host().id.clone(), tariff.clone())).collect());
+        })
+    };
+    let hours = |end| policy(OwnerPolicy { hours: Some(DailyHours::new(0, end).unwrap()), ..OwnerPolicy::default() });
+    let reach = |reach| policy(OwnerPolicy { max_reach: Some(Span(reach)), ..OwnerPolicy::default() });
+    let farthest = |farthest| -> Change {
+        Box::new(move |ledger| {
+            ledger.set_limits(LedgerLimits { farthest_future: Span(farthest), ..ledger.limits.clone() });
+        })
+    };
+    let horizon = |horizon| conditions(Conditions { horizon: Some(Span(horizon)), ..Conditions::default() });
+    let share = |share| conditions(Conditions { share_max: Some(Parts(share)), ..Conditions::default() });
+    // It would end 100 s later; clocks differ by 60 s.
+    let cases: [(Change, bool); 11] = [
+        (Box::new(|ledger| ledger.gate.lock().set_draining(true)), false),
+        (hours(1_199), false),
+        (hours(1_200), true),
+        (reach(99), false),
+        (reach(100), true),
+        (farthest(99), false),
+        (farthest(100), true),
+        (horizon(39), false),
+        (horizon(40), true),
+        (share(999), false),
+        (share(1_000), true),
+    ];
+    for (number, (change, waits)) in cases.into_iter().enumerate() {
+        let (mut ledger, mut disk) = site(1, &[150]);
+        book(&mut ledger, &mut disk, patient("r", &[0], (1_100, 50), r#""slack":60"#));
+        change(&mut ledger);
+        passes(&mut ledger, &mut disk, 1_100);
+        let expected = if waits { (vec![1_150], (1_150, 1_200, 0, 50)) } else { (vec![], (1_100, 1_150, 0, 0)) };
+        assert_eq!((ends(&ledger), seen(&ledger, "r")), expected, "{number}");
+    }
+}
+
+#[test]
+fn bookings_that_are_in_the_way_of_one_job_wait_together_or_not_at_all() {
+    // On two hosts side by side, and on one after each other.
+    for (hosts, (length, next), slacks, starts) in [
+        (2, (50, 1_100), (60, 60), Some((1_150, 1_150))),
+        (2, (50, 1_120), (60, 60), Some((1_150, 1_150))),
+        (2, (50, 1_100), (60, 49), None),
+        (2, (50, 1_120), (60, 29), None),
+        (2, (50, 1_100), (60, 0), None),
+        (1, (20, 1_120), (60, 60), Some((1_150, 1_170))),
+        (1, (20, 1_120), (60, 49), None),
+    ] {
+        let (mut ledger, mut disk) = site(hosts, &[]);
+        add(&mut ledger, &mut disk, QueuedJob { preempt: true, ..job("j", 150, hosts as u32, WHOLE) });
+        for (of, host, start, slack) in [("r", 0, 1_100, slacks.0), ("s", hosts - 1, next, slacks.1)] {
+            let answer =
+                book(&mut ledger, &mut disk, patient(of, &[host], (start, length), &format!(r#""slack":{slack}"#)));
+            assert!(matches!(answer, SiteAnswer::Confirmed { .. }), "{answer:?}");
+        }
+        ledger.handle_timeout(second(1_100));
+        ledger.sanity_check().unwrap();
+        let outputs: Vec<Output> = std::iter::from_fn(|| ledger.poll_output()).collect();
+        let together =
+            outputs.iter().any(|output| matches!(output, Output::Persist(record) if record.put().len() == 3));
+        let case = (hosts, next, slacks);
+        assert_eq!(together, starts.is_some(), "all is on disk at once: {case:?}");
+        assert_eq!((seen(&ledger, "r").0, seen(&ledger, "s").0), starts.unwrap_or((1_100, next)), "{case:?}");
+        assert_eq!(ends(&ledger), starts.map(|_| 1_150).into_iter().collect::<Vec<_>>(), "{case:?}");
+    }
+}
+
+#[test]
+fn what_a_wait_costs_the_jobs_behind_counts_and_is_no_more_than_it_spares() {
+    // The job behind would begin 50 s later. Of the first it is 1.07 lengths that would be lost, or 7.67 behind a longer one.
+    for (behind, percent, waits) in
+        [(10, 1_000_000, false), (1_000, 1_000_000, true), (1_000, 3, true), (1_000, 2, false)]
+    {
+        let (mut ledger, mut disk) = site(1, &[150]);
+        add(&mut ledger, &mut disk, job("k", behind, 1, WHOLE));
+        book(&mut ledger, &mut disk, patient("r", &[0], (1_100, 50), r#""slack":60"#));
+        ledger.gate.lock().set_policy(OwnerPolicy { quality_loss_percent: percent, ..OwnerPolicy::default() });
+        passes(&mut ledger, &mut disk, 1_100);
+        assert_eq!(seen(&ledger, "r").0, if waits { 1_150 } else { 1_100 }, "{behind} {percent}");
+        let loss = ledger.queue.plan.as_ref().unwrap().loss(Time(10_000));
+        let lost = loss.with.slowdown_millionths - loss.without.slowdown_millionths;
+        assert!(!waits || (loss.jobs, lost) == (1, 50_000), "{behind} {percent}: {loss:?}");
+    }
+}
+
+#[test]
+fn what_has_begun_goes_on_at_a_site_whose_clock_has_jumped() {
+    let half = |of: &str, start: i64, slack: u64| {
+        let hold = patient(of, &[0], (start, 50), &format!(r#""slack":{slack}"#));
+        let grants = hold.grants.iter().map(|grant| Grant { amounts: cpu(2_000), ..grant.clone() }).collect();
+        let asked = format!(r#"{{"hosts":1,"duration":50,"per_host":{{"cpu":2000}},"slack":{slack}}}"#);
+        let asked: Request = serde_json::from_str(&asked).unwrap();
+        let authorization = testing::authorize(1, &id("entry"), &hold.attempt.request, &asked).into();
+        HoldRequest { authorization, grants, ..hold }
+    };
+    let (mut ledger, mut disk) = site(1, &[]);
+    add(&mut ledger, &mut disk, QueuedJob { preempt: true, ..job("j", 150, 1, 2_000) });
+    // The job has room beside the one or the other.
+    for hold in [half("r", 1_100, 60), half("s", 1_120, 0)] {
+        let answer = book(&mut ledger, &mut disk, hold);
+        assert!(matches!(answer, SiteAnswer::Confirmed { .. }), "{answer:?}");
+    }
+    assert_eq!(ends(&ledger), [1_120]);
+    passes(&mut ledger, &mut disk, 1_120);
+    assert_eq!((seen(&ledger, "r"), ends(&ledger)), ((1_100, 1_150, 0, 0), vec![]));
 }
 
 #[test]

@@ -29,7 +29,11 @@ use crate::{
     },
     notices::notice::{Notice, lost_hosts, next, next_moment},
     storage::notice::{Heard, NoticeEvent, Told},
-    text::{safe::safe, time::format_time, words::site_text},
+    text::{
+        safe::safe,
+        time::{format_span, format_time},
+        words::site_text,
+    },
 };
 
 /// Wait before a node that does not answer is asked again.
@@ -127,6 +131,13 @@ impl Report for Said<'_> {
         if !lost.is_empty() {
             text.push_str(&format!("  lost: {}", lost.join(", ")));
         }
+        // Only what is at one site waits.
+        if let (NoticeEvent::Later, Some(reservation)) = (event, &view.reservation)
+            && let Some(host) = reservation.hosts.first()
+        {
+            let site = safe(&site_text(host.site.as_str(), &host.site_name));
+            text.push_str(&format!("  {} later, for an own job of {site}", format_span(reservation.wait)));
+        }
         if let Some(reason) = &view.reason {
             text.push_str(&format!("  ({})", safe(&reason.detail)));
         }
@@ -140,7 +151,7 @@ impl Report for Said<'_> {
 
 #[cfg(test)]
 mod tests {
-    use broker::negotiation::Loss;
+    use broker::{negotiation::Loss, time::Span};
 
     use super::*;
     use crate::{
@@ -162,6 +173,15 @@ mod tests {
             (&"degraded".into(), &3.into(), &1_763_712_000.into())
         );
         assert_eq!(printed(&said(NoticeEvent::Start), OutputFormat::Quiet), "start\n");
+    }
+
+    #[test]
+    fn a_line_says_by_how_much_and_for_whose_job_it_is_later() {
+        let mut view = view("active", None);
+        view.reservation.as_mut().unwrap().wait = Span(90);
+        let said = Said { notice: Notice::new(NoticeEvent::Later, 3, 1, &view), at: Time(1_763_712_000) };
+        let text = printed(&said, OutputFormat::Table);
+        assert!(text.contains("  later  r-42  1m 30s later, for an own job of alpha"), "{text}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use broker::{
     request::{Request, StartWindow},
     resources::Amounts,
     resources::amount_of,
+    time::Window,
 };
 
 use super::super::{grid::Grid, names, users::UserRequest};
@@ -54,18 +55,22 @@ fn check_booking(grid: &Grid, node: usize, user: &UserRequest, booked: &BookingR
     grants.try_for_each(|grant| check_grant(grid, node, asked, grant)).map_err(|what| format!("#{number} {what}"))
 }
 
+/// Whether a window is within that of the request.
+pub fn is_in_time(asked: &Request, window: Window) -> bool {
+    let StartWindow { earliest, latest, deadline } = asked.window();
+    earliest.is_none_or(|earliest| window.start >= earliest)
+        && latest.is_none_or(|latest| window.start <= latest)
+        && deadline.is_none_or(|deadline| window.end <= deadline)
+}
+
 /// The seat is as long as its host needs, in time, and has amounts that were asked for.
 fn check_grant(grid: &Grid, node: usize, asked: &Request, grant: &Grant) -> Result<(), String> {
     let (demand, id) = (asked.demand(), grant.host());
-    let StartWindow { earliest, latest, deadline } = asked.window();
-    let is_in_time = earliest.is_none_or(|earliest| grant.window.start >= earliest)
-        && latest.is_none_or(|latest| grant.window.start <= latest)
-        && deadline.is_none_or(|deadline| grant.window.end <= deadline);
     let host = grid.nodes[node].hosts_at_first.iter().find(|(host, _)| host.id == *id);
     let Some((host, _)) = host else { return Err(format!("is on {id}, which was never there")) };
     let (lasts, own) = (grant.window.duration(), demand.length_on(host));
     // With traffic the slowest of all decides.
-    if lasts < own || lasts > own && demand.traffic().is_none() || !is_in_time {
+    if lasts < own || lasts > own && demand.traffic().is_none() || !is_in_time(asked, grant.window) {
         return Err(format!("is booked on {id} for {:?}, which nobody asked for", grant.window));
     }
     if demand.per_host().iter().any(|(name, least)| amount_of(&grant.amounts, name) < *least) {

@@ -1,5 +1,5 @@
-//! A window that a site keeps is the one that it has confirmed, or begins and ends later by no more than its user grants: once, all seats
-//! alike, and only where all seats of the request are at this site.
+//! A window that a site keeps is the one that it has confirmed, or begins and ends later by no more than its user grants, within the window
+//! of the request: once, all seats alike, and only where all seats of the request are at this site.
 //!
 //! Invariant: goes by what the disk had first, and by what the user has asked; what the ledger says of slack and wait is not asked for.
 
@@ -9,7 +9,10 @@ use broker::{
     time::{Span, Window},
 };
 
-use super::super::{grid::Grid, truth::SeatWindows, users::UserRequest};
+use super::{
+    super::{grid::Grid, truth::SeatWindows, users::UserRequest},
+    covered::is_in_time,
+};
 
 /// The seats of a booking with their windows.
 fn windows(record: &BookingRecord) -> SeatWindows {
@@ -50,6 +53,9 @@ fn wait_of(
         let later = window.start.since(before.start);
         if window != before.later(later) || wait.is_some_and(|wait| wait != later) {
             return Err(format!("seat {seat} was {before:?}, and is {window:?}"));
+        }
+        if !is_in_time(&user.request, window) {
+            return Err(format!("seat {seat} was {before:?}, and is {window:?}, later than its user allows"));
         }
         wait = Some(later);
     }
