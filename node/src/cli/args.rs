@@ -163,6 +163,9 @@ pub enum Command {
     /// Become a command in a sandbox (the node starts this there)
     #[command(hide = true)]
     InSandbox(InSandboxArgs),
+    /// Start a command in a unit of systemd and tell how it ends (the node starts this there)
+    #[command(hide = true)]
+    InUnit,
 }
 
 /// `kolo list`

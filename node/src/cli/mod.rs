@@ -108,6 +108,7 @@ fn execute(cli: Cli) -> Result<Exit, CliError> {
         Command::Token(args) => commands::token::run(&mut context, &args),
         Command::Grid(args) => commands::grid::run(&mut context, &args),
         Command::InSandbox(args) => commands::keeper::in_sandbox(&args),
+        Command::InUnit => commands::keeper::in_unit(),
         Command::Login(args) => commands::login::run(&mut context, &args),
         Command::Whoami(args) => commands::whoami::run(&mut context, &args),
         Command::Join(args) => commands::join::run(&mut context, &args),

@@ -64,7 +64,7 @@ settings! {
         uplink: Option<Rate> = None, "RATE", unset "no limit", example "\"1Gbit/s\"";
         /// Whether other sites may measure the link to this one (kolo doctor --link-with).
         uplink_tests: bool = false, "BOOL";
-        /// What runs the commands of users on the seats that they have reserved (docs/run.md): none (no sandbox), bubblewrap, or podman (containers).
+        /// What runs the commands of users on the seats that they have reserved (docs/run.md): none (no sandbox), bubblewrap, systemd (units), or podman (containers).
         runner: Option<Runner> = None, "RUNNER", unset "no command is run", example "\"bubblewrap\"";
         /// User of this machine that commands run as; a node that runs as root needs one.
         runner_user: Option<String> = None, "USER", unset "the user of the node, who must not be root, in a sandbox", example "\"nobody\"";

@@ -147,7 +147,7 @@ plain! {
     Effort, Text, ["fast", "balanced", "thorough"], |effort| Value::try_from(effort).ok();
     Binding, Text, ["late", "early"], |binding| Some(Value::String(binding.as_str().to_owned()));
     LogFormat, Text, ["human", "json"], |format| Some(Value::String(format.as_str().to_owned()));
-    Runner, Text, ["none", "bubblewrap", "podman"], |runner| Some(Value::String(runner.as_str().to_owned()));
+    Runner, Text, ["none", "bubblewrap", "podman", "systemd"], |runner| Some(Value::String(runner.as_str().to_owned()));
     Program, Program, [], |program| (!program.0.is_empty()).then(|| list(&program.0)).flatten();
     Vec<HostTable>, Tables, [], |tables| Some(Value::Array(tables.iter().map(HostTable::written).map(table_of).collect()));
     Vec<PriceTable>, Tables, [], |tables| Some(Value::Array(tables.iter().map(PriceTable::written).map(table_of).collect()));

@@ -13,7 +13,7 @@ use super::error::DaemonError;
 use crate::{
     config::NodeConfig,
     run::{
-        Confinement, Keepers, cgroup,
+        Confinement, Keepers, Runner, cgroup,
         confine::{NOTE_FILE, Note},
         files::serve::Stores,
         site::{RunSite, RunTerms},
@@ -93,8 +93,9 @@ fn confinement(config: &NodeConfig) -> Option<Confinement> {
 
 /// With cgroups, where the machine gives the node some.
 fn with_cgroups(confinement: Confinement) -> Confinement {
-    let cgroups = cgroup::prepare().inspect_err(|error| {
-        warn!("{error}: only the memory of each process of a seat is limited, and its processors are not");
+    let cgroups = cgroup::prepare().inspect_err(|error| match confinement.runner {
+        Runner::Systemd => warn!("{error}: keepers end with the service of the node unless it has KillMode=process"),
+        _ => warn!("{error}: only the memory of each process of a seat is limited, and its processors are not"),
     });
     Confinement { cgroups: cgroups.ok(), ..confinement }
 }

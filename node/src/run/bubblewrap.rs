@@ -32,7 +32,7 @@ impl Confinement {
     /// [`ConfineError::NoBubblewrap`].
     pub fn sandbox(&self) -> Result<Option<PathBuf>, ConfineError> {
         match self.runner {
-            Runner::None | Runner::Podman => Ok(None),
+            Runner::None | Runner::Podman | Runner::Systemd => Ok(None),
             Runner::Bubblewrap => tool(BUBBLEWRAP).map(Some).ok_or(ConfineError::NoBubblewrap),
         }
     }

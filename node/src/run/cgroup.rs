@@ -12,7 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::unistd::{AccessFlags, eaccess};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::{AccessFlags, Pid, eaccess},
+};
 
 /// What limits the processes of a seat, and what is not limited where it is missing.
 const CONTROLLERS: [(&str, &str); 3] =
@@ -23,6 +26,13 @@ const RUNS: &str = "kolo-runs";
 const KEEPERS: &str = "keepers";
 /// The cgroup of a node that may not stay where it was started: no cgroup has processes and limits for those below it.
 const NODE: &str = "node";
+/// The cgroup of the units of the machine.
+const UNITS: &str = "system.slice";
+/// What a process reads of its own cgroup.
+const OWN: &str = "/proc/self/cgroup";
+/// The file that says whether all of a cgroup are ended when one of them wants more memory than there is, and the score of one that never is.
+const WHOLE: &str = "memory.oom.group";
+const NEVER: &str = "-1000";
 /// The time in which the processors are shared out, in microseconds.
 const PERIOD_US: u64 = 100_000;
 /// The least that the kernel takes for it.
@@ -78,9 +88,7 @@ pub struct Limits {
 /// # Errors
 /// [`CgroupError`], which says what to do; nothing is changed then but that `kolo-runs` may be there.
 pub fn prepare() -> Result<PathBuf, CgroupError> {
-    let read = |path: &str| fs::read_to_string(path).map_err(system(Path::new(path)));
-    let (mount, own) =
-        places(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?).ok_or(CgroupError::NoVersion2)?;
+    let (mount, own) = places_of(&read_text(Path::new(OWN))?)?;
     let mut ancestors: Vec<&Path> = own.ancestors().take_while(|path| path.starts_with(&mount)).collect();
     ancestors.reverse();
     let base = ancestors.into_iter().find(|path| may_change(path));
@@ -105,11 +113,40 @@ pub fn prepare() -> Result<PathBuf, CgroupError> {
 
 /// What is not limited for the runs in a place, for their owner; the processes of a run are ended together all the same.
 pub fn misses(runs: &Path) -> Vec<String> {
-    let enabled = fs::read_to_string(runs.join("cgroup.subtree_control")).unwrap_or_default();
+    missing_in(runs, "cgroup.subtree_control")
+}
+
+/// The same for units of systemd, which gives them what the machine has.
+///
+/// # Errors
+/// [`CgroupError`] when the machine has no cgroups.
+pub fn misses_of_units() -> Result<Vec<String>, CgroupError> {
+    Ok(missing_in(&places_of(&read_text(Path::new(OWN))?)?.0, "cgroup.controllers"))
+}
+
+fn missing_in(place: &Path, file: &str) -> Vec<String> {
+    let enabled = fs::read_to_string(place.join(file)).unwrap_or_default();
     let is_missing = |controller: &str| !enabled.split_whitespace().any(|name| name == controller);
     let missing = CONTROLLERS.iter().filter(|(controller, _)| is_missing(controller));
-    let runs = runs.display();
-    missing.map(|(controller, what)| format!("{what} of a seat are not limited: {runs} has no {controller}")).collect()
+    let place = place.display();
+    missing.map(|(controller, what)| format!("{what} of a seat are not limited: {place} has no {controller}")).collect()
+}
+
+/// The cgroup that systemd makes for a unit of the machine.
+///
+/// # Errors
+/// [`CgroupError`] when the machine has none of version 2, or this process may not change it.
+pub fn of_unit(name: &str) -> Result<PathBuf, CgroupError> {
+    let units = places_of(&read_text(Path::new(OWN))?)?.0.join(UNITS);
+    if may_change(&units) { Ok(units.join(name)) } else { Err(CgroupError::NotDelegated(units)) }
+}
+
+/// Where a cgroup is, by what a process in it reads of itself.
+///
+/// # Errors
+/// [`CgroupError::NoVersion2`] where it is in none of version 2.
+pub fn path_of(own: &str) -> Result<PathBuf, CgroupError> {
+    Ok(places_of(own)?.1)
 }
 
 /// Takes a keeper out of the cgroup of its node.
@@ -130,6 +167,11 @@ impl Cgroup {
         Cgroup(path)
     }
 
+    /// What it is called; that of a unit is called like the unit.
+    pub fn name(&self) -> Option<&str> {
+        self.0.file_name()?.to_str()
+    }
+
     /// Makes it, with its limits as far as its controllers are there.
     ///
     /// # Errors
@@ -142,7 +184,7 @@ impl Cgroup {
             self.set("memory.swap.max", "0")?;
         }
         // What is left of a command of which one process was killed would only seem to go on.
-        self.set("memory.oom.group", "1")?;
+        self.set(WHOLE, "1")?;
         if let Some(millicores) = cpu_millicores {
             let quota_us = (millicores.saturating_mul(PERIOD_US) / 1000).max(QUOTA_US_MIN);
             self.set("cpu.max", format!("{quota_us} {PERIOD_US}"))?;
@@ -150,6 +192,16 @@ impl Cgroup {
         self.set("pids.max", processes_max.to_string())?;
         // A command that may write in it makes nothing below it.
         self.set("cgroup.max.descendants", "0")
+    }
+
+    /// Has the kernel end all of it but for one process when it wants more memory: who tells of it is to be left.
+    ///
+    /// # Errors
+    /// [`CgroupError::System`]; it is as before then.
+    pub fn spare(&self, pid: u32) -> Result<(), CgroupError> {
+        let path = PathBuf::from(format!("/proc/{pid}/oom_score_adj"));
+        write(&path, NEVER).map_err(system(&path))?;
+        self.set(WHOLE, "1")
     }
 
     /// Puts this process into it, and with it all that come from it.
@@ -178,6 +230,16 @@ impl Cgroup {
     /// How long its processes were on processors, in milliseconds; none where the kernel does not say.
     pub fn cpu_ms(&self) -> Option<u64> {
         self.number("cpu.stat", "usage_usec").map(|us| us / 1000)
+    }
+
+    /// Sends a signal to every process in it but for one.
+    pub fn signal(&self, signal: Signal, but: u32) {
+        let listed = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        let but = i32::try_from(but).ok();
+        for pid in listed.lines().filter_map(|line| line.parse().ok()).filter(|pid| Some(*pid) != but) {
+            // An error says that it has just ended.
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
     }
 
     /// Sends SIGKILL to every process in it, those included that are being made.
@@ -219,6 +281,15 @@ impl Cgroup {
         let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
         found.trim().parse().ok()
     }
+}
+
+fn read_text(path: &Path) -> Result<String, CgroupError> {
+    fs::read_to_string(path).map_err(system(path))
+}
+
+/// As [`places`], by the mounts of this process.
+fn places_of(own: &str) -> Result<(PathBuf, PathBuf), CgroupError> {
+    places(&read_text(Path::new("/proc/self/mountinfo"))?, own).ok_or(CgroupError::NoVersion2)
 }
 
 /// Where cgroups of version 2 are mounted, and the one of this process; none where it is in none that can be seen.

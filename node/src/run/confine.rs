@@ -2,8 +2,8 @@
 //!
 //! Commands run as a user who is not root, with the limits of the seat, and without privileges to gain. Around that either Landlock
 //! ([`Runner::None`]: the files of the system to read, its scratch directory to write, no signals to others), a sandbox
-//! ([`Runner::Bubblewrap`]: namespaces of its own, and Landlock within them) or a container ([`Runner::Podman`]: these, and the files of an
-//! image). Invariant: what the owner has asked for holds or the command does not run; what this
+//! ([`Runner::Bubblewrap`]: namespaces of its own, and Landlock within them), a unit ([`Runner::Systemd`]: the same by systemd, but for the
+//! list of processes) or a container ([`Runner::Podman`]: these, and the files of an image). Invariant: what the owner has asked for holds or the command does not run; what this
 //! machine cannot do is found by [`Confinement::check`] before the first one.
 
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub(super) const SYSTEM: [&str; 12] = [
 const SANDBOX_PROCESSES: u64 = 2;
 /// The processes and threads of podman, beside those of the command: several of its programs work at a time.
 const PODMAN_PROCESSES: u64 = 96;
-/// Where bubblewrap and podman are looked for, whatever anybody's environment says.
+/// Where programs that confine are looked for, whatever anybody's environment says.
 const TOOLS_IN: [&str; 4] = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"];
 
 /// What stands between commands and the machine.
@@ -59,6 +59,8 @@ pub enum Runner {
     Bubblewrap,
     /// podman: a container of one of the owner's images.
     Podman,
+    /// systemd: a unit of the machine's own manager.
+    Systemd,
 }
 
 impl Runner {
@@ -68,6 +70,7 @@ impl Runner {
             Runner::None => "none",
             Runner::Bubblewrap => "bubblewrap",
             Runner::Podman => "podman",
+            Runner::Systemd => "systemd",
         }
     }
 }
@@ -76,16 +79,10 @@ impl TryFrom<String> for Runner {
     type Error = String;
 
     fn try_from(name: String) -> Result<Runner, String> {
-        let all = [Runner::None, Runner::Bubblewrap, Runner::Podman];
+        let all = [Runner::None, Runner::Bubblewrap, Runner::Podman, Runner::Systemd];
         let known = || all.map(|runner| format!("{:?}", runner.as_str())).join(", ");
-        all.into_iter().find(|runner| runner.as_str() == name).ok_or_else(|| match name.as_str() {
-            "systemd" => {
-                "systemd limits commands, and hides no files of yours: set \"bubblewrap\" or \"podman\", which have the same limits by \
-                 cgroups where the node's own unit has Delegate=yes"
-                    .to_owned()
-            }
-            _ => format!("unknown runner {name:?}, expected one of {}", known()),
-        })
+        let found = all.into_iter().find(|runner| runner.as_str() == name);
+        found.ok_or_else(|| format!("unknown runner {name:?}, expected one of {}", known()))
     }
 }
 
@@ -151,10 +148,14 @@ impl Confinement {
         }
         let mut misses = match self.runner {
             // The same user could talk to keepers and read keys, whatever files are closed.
-            Runner::None if user.is_none() => return Err(ConfineError::NeedsUser),
+            Runner::None | Runner::Systemd if user.is_none() => {
+                return Err(ConfineError::NeedsUser(self.runner.as_str()));
+            }
             Runner::None => landlock_misses()?,
             Runner::Bubblewrap => self.try_sandbox().map(|()| Vec::new())?,
             Runner::Podman => self.try_images(scratch_in).map(|()| Vec::new())?,
+            // Its units have cgroups of systemd's.
+            Runner::Systemd => return self.try_unit(),
         };
         misses.extend(self.cgroups.as_deref().into_iter().flat_map(cgroup::misses));
         Ok(misses)
@@ -199,7 +200,7 @@ impl Confinement {
             (Runner::Podman, Some(image)) if !self.images.iter().any(|known| known == image) => {
                 format!("the image {image} is none of those that this site runs: {}", known())
             }
-            (Runner::None | Runner::Bubblewrap, Some(_)) => {
+            (Runner::None | Runner::Bubblewrap | Runner::Systemd, Some(_)) => {
                 "this site runs no containers: leave --image out".to_owned()
             }
             _ => return Ok(()),
@@ -215,7 +216,7 @@ impl Confinement {
     /// The most processes that a command has, with those around it.
     fn all_processes_max(&self) -> u64 {
         self.processes_max.saturating_add(match self.runner {
-            Runner::None | Runner::Bubblewrap => SANDBOX_PROCESSES,
+            Runner::None | Runner::Bubblewrap | Runner::Systemd => SANDBOX_PROCESSES,
             Runner::Podman => PODMAN_PROCESSES,
         })
     }
@@ -260,6 +261,10 @@ impl Confinement {
     /// [`ConfineError`]; the command must not run then.
     pub fn enter(&self, scratch: &Path, cgroup: Option<&Cgroup>) -> Result<(), ConfineError> {
         let user = self.user()?;
+        // Only root gets a unit, which then has all of this.
+        if self.runner == Runner::Systemd {
+            return Ok(());
+        }
         cgroup.map_or(Ok(()), Cgroup::join)?;
         limit(Resource::RLIMIT_CORE, 0)?;
         // podman itself needs more; it gives the limit to its container.
@@ -289,13 +294,14 @@ impl Confinement {
         match self.runner {
             Runner::None => close_files(self.own_paths(scratch)),
             // Their namespaces are made of mounts, which Landlock forbids; in a sandbox it comes once they are there.
-            Runner::Bubblewrap | Runner::Podman => Ok(()),
+            Runner::Bubblewrap | Runner::Podman | Runner::Systemd => Ok(()),
         }
     }
 
     /// What a command may write to.
     pub fn own_paths<'a>(&'a self, scratch: &'a Path) -> impl Iterator<Item = &'a Path> {
-        let of_sandbox = (self.runner == Runner::Bubblewrap).then(|| Path::new(SANDBOX_TEMPORARY));
+        let has_own = matches!(self.runner, Runner::Bubblewrap | Runner::Systemd);
+        let of_sandbox = has_own.then(|| Path::new(SANDBOX_TEMPORARY));
         self.paths.iter().map(PathBuf::as_path).chain([scratch]).chain(of_sandbox)
     }
 
@@ -386,7 +392,7 @@ pub mod tests {
             assert!(matches!(check(&confinement()), Err(ConfineError::Root)));
             assert!(as_user("nobody").owner().unwrap().is_some());
         } else {
-            assert!(matches!(check(&confinement()), Err(ConfineError::NeedsUser)));
+            assert!(matches!(check(&confinement()), Err(ConfineError::NeedsUser(_))));
             assert!(matches!(check(&as_user("nobody")), Err(ConfineError::NotRoot(_))));
         }
     }

@@ -28,9 +28,9 @@ pub enum ConfineError {
     NotRoot(String),
     /// Commands would run as the user who owns the node's keys.
     #[error(
-        "runner = \"none\": commands would run as the node's own user, who reads its keys: run the node as root with runner_user, or set runner = \"bubblewrap\""
+        "runner = {0:?}: commands would run as the node's own user, who reads its keys and ends its processes: run the node as root with runner_user, or set runner = \"bubblewrap\""
     )]
-    NeedsUser,
+    NeedsUser(&'static str),
     /// A directory for commands is not there.
     #[error("runner_paths: {path}: {source}; make the directory, or leave it out", path = .path.display())]
     NoPath {
@@ -54,6 +54,14 @@ pub enum ConfineError {
         path = .0.display()
     )]
     OwnFile(PathBuf),
+    /// There is no systemd that makes units.
+    #[error(
+        "runner = \"systemd\": this machine was not started by systemd, or systemd-run is missing: set runner = \"bubblewrap\""
+    )]
+    NoSystemd,
+    /// systemd makes no unit here.
+    #[error("runner = \"systemd\": systemd makes no unit here: {0}")]
+    SystemdFails(String),
     /// podman is not installed.
     #[error(
         "runner = \"podman\": podman is not installed: sudo apt install podman crun uidmap (or dnf, zypper, pacman)"

@@ -26,6 +26,7 @@ mod removal;
 pub mod site;
 mod spool;
 pub mod ssh;
+mod unit;
 pub mod used;
 
 pub use self::{

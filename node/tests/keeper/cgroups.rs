@@ -6,7 +6,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
     time::Duration,
 };
 
@@ -17,10 +16,7 @@ use kolo::{
 };
 use nix::sys::signal::{Signal, kill};
 
-use super::site::{Site, User, cgroups, is_alive, now, skip, until};
-
-/// What `scripts/test-cgroups` ends with where it cannot make such a machine.
-const SKIPPED: i32 = 77;
+use super::site::{Site, User, cgroups, is_alive, now, passes_in_a_machine, skip, until};
 
 /// Whether this machine has cgroups with these controllers; it is said when not.
 fn has(controllers: &[&str]) -> bool {
@@ -177,12 +173,5 @@ fn a_machine_with_all_controllers_passes() {
     {
         return;
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/test-cgroups");
-    let tests = std::env::current_exe().unwrap();
-    let done = Command::new(script).arg("--as-is").arg(tests).output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout).into_owned();
-    match done.status.code() {
-        Some(SKIPPED) => skip(said.trim()),
-        code => assert_eq!(code, Some(0), "{said}"),
-    }
+    passes_in_a_machine(&[]);
 }

@@ -10,3 +10,4 @@ mod confinement;
 mod full;
 mod podman;
 mod site;
+mod systemd;

@@ -6,6 +6,7 @@ use std::{
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    process::Command,
     sync::OnceLock,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -29,6 +30,8 @@ use tokio::{
     time::timeout,
 };
 
+/// What `scripts/test-cgroups` ends with where it cannot make a machine.
+const SKIPPED: i32 = 77;
 /// Longest wait for what must happen.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -53,6 +56,18 @@ pub fn skip(why: &str) {
     if let Some(list) = std::env::var_os("KOLO_SKIPPED") {
         let file = fs::File::options().create(true).append(true).open(list);
         file.and_then(|mut file| file.write_all(line.as_bytes())).unwrap();
+    }
+}
+
+/// Runs tests of this binary on a machine inside of this one, by `scripts/test-cgroups` with these words.
+pub fn passes_in_a_machine(words: &[&str]) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/test-cgroups");
+    let tests = std::env::current_exe().unwrap();
+    let done = Command::new(script).arg("--as-is").args(words).arg(tests).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    match done.status.code() {
+        Some(SKIPPED) => skip(said.trim()),
+        code => assert_eq!(code, Some(0), "{said}"),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     },
     run::{
         keeper::{
-            keep,
+            in_unit, keep,
             launch::{self, launch},
         },
         ssh,
@@ -27,6 +27,12 @@ pub fn run(args: &KeeperArgs) -> Result<Exit, CliError> {
 pub fn in_sandbox(args: &InSandboxArgs) -> Result<Exit, CliError> {
     launch::in_sandbox(&args.command, &args.own, args.terminal, args.barrier)
         .map_err(|source| CliError::Io { doing: "running the command", source })?;
+    Ok(Exit::Done)
+}
+
+/// `kolo in-unit`: what starts the command of a seat in a unit of systemd.
+pub fn in_unit() -> Result<Exit, CliError> {
+    in_unit::run().map_err(|source| CliError::Io { doing: "running the command", source })?;
     Ok(Exit::Done)
 }
 

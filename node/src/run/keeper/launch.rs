@@ -3,7 +3,7 @@
 //! The keeper starts it with the outputs and the input of the command already in place. It prepares itself, says so at the `barrier` of
 //! the run's directory, waits there for the word, and then runs the command in its own place. Invariant: nothing of the user's has run before
 //! the word; and it ends with its keeper, but for a container: podman starts that elsewhere, and the node ends it when it sees that its
-//! keeper is gone, or when it starts again.
+//! keeper is gone, or when it starts again. A unit of systemd is made before the word, and waits for it ([`in_unit`]).
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,11 @@ use std::{
     io::{self, Read as _, Seek as _, Write as _},
     os::{
         fd::{IntoRawFd as _, OwnedFd, RawFd},
-        unix::{fs::PermissionsExt as _, net::UnixStream, process::CommandExt as _},
+        unix::{
+            fs::{PermissionsExt as _, chown},
+            net::UnixStream,
+            process::CommandExt as _,
+        },
     },
     path::{Path, PathBuf},
     process::Command,
@@ -22,7 +26,7 @@ use nix::{
     sys::{
         memfd::{MFdFlags, memfd_create},
         prctl::set_pdeathsig,
-        signal::Signal,
+        signal::{SigSet, Signal},
         stat::Mode,
     },
     unistd::{getppid, setsid},
@@ -33,11 +37,13 @@ use crate::{
     run::{
         Runner,
         bubblewrap::{SELF_IN_SANDBOX, own_file},
+        cgroup::Cgroup,
         closing::close_files,
         directory::{RunDirectory, Task},
-        keeper::environment,
+        keeper::{environment, in_unit::Work},
         podman::Container,
         ssh,
+        unit::{BARRIER_IN_UNIT, Unit, WORK_IN_UNIT},
     },
     trust::files,
 };
@@ -57,6 +63,15 @@ const VARIABLES_IN_SANDBOX: &str = "/run/kolo-variables";
 /// Largest file of variables.
 const VARIABLES_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
+/// What is known of a run of which nothing was started yet.
+struct Begun {
+    task: Task,
+    scratch: PathBuf,
+    cgroup: Option<Cgroup>,
+    /// Where the sandbox says how far it came.
+    status: File,
+}
+
 /// What this process becomes.
 enum Prepared {
     Command(Command),
@@ -69,8 +84,21 @@ pub fn launch(directory: &Path) -> io::Result<()> {
     let keeper = getppid();
     let directory = RunDirectory::at(directory);
     // The keeper is in that directory; a longer path than a socket may have is no trouble then.
-    let mut barrier = UnixStream::connect("barrier")?;
-    let failed = match prepare(&directory, keeper, &barrier) {
+    let barrier = || UnixStream::connect("barrier");
+    if directory.task().is_ok_and(|task| task.confinement.runner == Runner::Systemd) {
+        // The unit comes to the barrier itself, unless there is none.
+        let failed = match begin(&directory, keeper).and_then(|begun| in_unit(&directory, &begun)) {
+            Ok(mut command) => {
+                let error = command.exec();
+                cannot_be_run(&command.get_program().to_string_lossy(), &error)
+            }
+            Err(why) => why,
+        };
+        return say_failed(&mut barrier()?, &failed);
+    }
+    // Later it would be closed to it.
+    let mut barrier = barrier()?;
+    let failed = match begin(&directory, keeper).and_then(|begun| prepare(begun, &barrier)) {
         Ok(prepared) => {
             barrier.write_all(&[READY])?;
             let mut word = [0];
@@ -95,23 +123,23 @@ pub fn launch(directory: &Path) -> io::Result<()> {
     say_failed(&mut barrier, &failed)
 }
 
-fn say_failed(barrier: &mut UnixStream, reason: &str) -> io::Result<()> {
+pub(super) fn say_failed(barrier: &mut UnixStream, reason: &str) -> io::Result<()> {
     barrier.write_all(&[&[FAILED], reason.as_bytes()].concat())
 }
 
-fn cannot_be_run(program: &str, error: &io::Error) -> String {
+pub(super) fn cannot_be_run(program: &str, error: &io::Error) -> String {
     format!("{program} cannot be run: {error}")
 }
 
-fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid, barrier: &UnixStream) -> Result<Prepared, String> {
+fn begin(directory: &RunDirectory, keeper: nix::unistd::Pid) -> Result<Begun, String> {
     let failed = |doing: &'static str| move |error: nix::Error| format!("{doing}: {}", error.desc());
     let task = directory.task().map_err(|error| error.to_string())?;
     let scratch = directory.scratch().map_err(|error| error.to_string())?.ok_or("it has no scratch directory")?;
     let cgroup = directory.cgroup().map_err(|error| error.to_string())?;
     setsid().map_err(failed("it gets no session of its own"))?;
-    // In a sandbox it is the command that gets it: what a terminal sends must not reach the sandbox itself.
+    // In a sandbox or unit it is the command that gets it: what a terminal sends must not reach what is around it.
     // podman passes them on itself.
-    if task.order.terminal.is_some() && task.confinement.runner != Runner::Bubblewrap {
+    if task.order.terminal.is_some() && matches!(task.confinement.runner, Runner::None | Runner::Podman) {
         rustix::process::ioctl_tiocsctty(io::stdin()).map_err(|error| format!("it gets no terminal: {error}"))?;
     }
     nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
@@ -122,9 +150,13 @@ fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid, barrier: &UnixStr
     if getppid() != keeper {
         return Err("its keeper has ended".to_owned());
     }
+    Ok(Begun { task, scratch, cgroup, status })
+}
+
+fn prepare(Begun { task, scratch, cgroup, status }: Begun, barrier: &UnixStream) -> Result<Prepared, String> {
     match task.confinement.runner {
         Runner::Podman => in_container(&task, &scratch, task.confinement.process_memory_mib(cgroup.as_ref())),
-        Runner::None | Runner::Bubblewrap => prepared(&task, &scratch, (status, barrier)),
+        Runner::None | Runner::Bubblewrap | Runner::Systemd => prepared(&task, &scratch, (status, barrier)),
     }
 }
 
@@ -132,8 +164,7 @@ fn prepare(directory: &RunDirectory, keeper: nix::unistd::Pid, barrier: &UnixStr
 fn prepared(task: &Task, scratch: &Path, (status, barrier): (File, &UnixStream)) -> Result<Prepared, String> {
     let order = &task.order;
     let variables = environment::of(task, scratch);
-    let begins_in = || order.directory.as_ref().map_or_else(|| scratch.to_owned(), |path| scratch.join(path));
-    let directory = task.home.as_ref().map_or_else(begins_in, |home| home.directory.clone());
+    let directory = directory_of(task, scratch);
     // What a sandbox hides is as if it were not there.
     let is_shown = |file: &Path| task.confinement.shows(scratch, file);
     enter(&directory, is_shown(&directory))?;
@@ -152,9 +183,13 @@ fn prepared(task: &Task, scratch: &Path, (status, barrier): (File, &UnixStream))
     // A server says itself what goes wrong with it.
     let barrier = (!is_ssh).then(|| barrier.try_clone().map_err(|error| format!("it cannot be told from: {error}")));
     let barrier = barrier.transpose()?.map(|barrier| given(barrier.into())).transpose()?;
-    let inside = words_in_sandbox(task, scratch, (path_of(&variables), is_shown), barrier)?;
+    if !is_ssh {
+        find_program(order.command.first().ok_or("there is no command")?, path_of(&variables), is_shown)?;
+    }
+    let own = task.confinement.own_paths(scratch);
+    let inside = words_in_sandbox(is_ssh, own, (order.terminal.is_some(), barrier), words_of(task));
     let words = task.confinement.wrapped(scratch, &directory);
-    let count = words.len() + inside.len() + 8;
+    let count = words.len() + inside.len() + 9;
     if count > SANDBOX_WORDS_MAX {
         let most = "the sandbox takes";
         return Err(format!("too many arguments and variables: {most} {SANDBOX_WORDS_MAX} words, not {count}"));
@@ -167,7 +202,7 @@ fn prepared(task: &Task, scratch: &Path, (status, barrier): (File, &UnixStream))
     command.env_clear().envs([environment::mark(scratch)]);
     command.arg("--json-status-fd").arg(status.to_string());
     command.args(["--ro-bind", &own_file()?, SELF_IN_SANDBOX, "--file", &handed.to_string(), VARIABLES_IN_SANDBOX]);
-    command.args(words).args(inside);
+    command.args(words).arg(SELF_IN_SANDBOX).args(inside);
     Ok(Prepared::Command(command))
 }
 
@@ -193,28 +228,59 @@ fn in_container(task: &Task, scratch: &Path, process_memory_mib: Option<u64>) ->
     container.make().map(Prepared::Command).map_err(|error| error.to_string())
 }
 
-/// What runs in a sandbox: this program, which closes files and becomes the command.
-fn words_in_sandbox(
-    task: &Task,
-    scratch: &Path,
-    (path, is_shown): (&str, impl Fn(&Path) -> bool),
-    barrier: Option<RawFd>,
-) -> Result<Vec<OsString>, String> {
+/// What makes the unit with the command, which waits in it for the word.
+fn in_unit(directory: &RunDirectory, Begun { task, scratch, cgroup, .. }: &Begun) -> Result<Command, String> {
+    let name = cgroup.as_ref().and_then(Cgroup::name).ok_or("it has no name")?;
     let order = &task.order;
-    let is_ssh = !order.ssh_keys.is_empty();
-    if !is_ssh {
-        find_program(order.command.first().ok_or("there is no command")?, path, is_shown)?;
+    let work = Work {
+        directory: directory_of(task, scratch),
+        own: task.confinement.own_paths(scratch).map(Path::to_owned).collect(),
+        has_terminal: order.terminal.is_some(),
+        is_ssh: !order.ssh_keys.is_empty(),
+        words: words_of(task).to_owned(),
+    };
+    let work = serde_json::to_string(&work).map_err(|error| error.to_string())?;
+    let owner = task.confinement.owner().map_err(|error| error.to_string())?;
+    let mut shown = vec![(directory.file("barrier"), BARRIER_IN_UNIT)];
+    let variables = text_of(&environment::of(task, scratch));
+    for (name, text, seen) in [("work", work, WORK_IN_UNIT), ("variables", variables, VARIABLES_IN_SANDBOX)] {
+        let file = directory.file(name);
+        files::replace(&file, &text).map_err(|error| error.to_string())?;
+        let (uid, gid) = owner.map_or((None, None), |(uid, gid)| (Some(uid.as_raw()), Some(gid.as_raw())));
+        chown(&file, uid, gid).map_err(|error| format!("its {name} cannot be handed over: {error}"))?;
+        shown.push((file, seen));
     }
-    let mut words: Vec<OsString> =
-        [SELF_IN_SANDBOX, if is_ssh { "ssh-server" } else { "in-sandbox" }].map(Into::into).into();
-    for path in task.confinement.own_paths(scratch) {
-        words.extend(["--own".into(), path.into()]);
-    }
-    words.extend(order.terminal.map(|_| "--terminal".into()));
+    let unit = Unit { confinement: &task.confinement, name, shown: &shown, scratch: Some(scratch), grace: task.grace };
+    let mut command = unit.command().map_err(|error| error.to_string())?;
+    command.arg("in-unit");
+    Ok(command)
+}
+
+/// Where the command starts.
+fn directory_of(task: &Task, scratch: &Path) -> PathBuf {
+    let begins_in = || task.order.directory.as_ref().map_or_else(|| scratch.to_owned(), |path| scratch.join(path));
+    task.home.as_ref().map_or_else(begins_in, |home| home.directory.clone())
+}
+
+/// The command, or the keys of a session of SSH.
+fn words_of(task: &Task) -> &[String] {
+    if task.order.ssh_keys.is_empty() { &task.order.command } else { &task.order.ssh_keys }
+}
+
+/// What runs in a sandbox: this program, which closes files and becomes the command.
+pub(super) fn words_in_sandbox<'a>(
+    is_ssh: bool,
+    own: impl Iterator<Item = &'a Path>,
+    (has_terminal, barrier): (bool, Option<RawFd>),
+    words_of_order: &[String],
+) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![if is_ssh { "ssh-server" } else { "in-sandbox" }.into()];
+    words.extend(own.flat_map(|path| ["--own".into(), path.into()]));
+    words.extend(has_terminal.then(|| "--terminal".into()));
     words.extend(barrier.into_iter().flat_map(|number| ["--barrier".into(), number.to_string().into()]));
     words.push("--".into());
-    words.extend(order.ssh_keys.iter().chain(&order.command).map(Into::into));
-    Ok(words)
+    words.extend(words_of_order.iter().map(Into::into));
+    words
 }
 
 /// Closes files to this process, which is in a sandbox, but for what is its `own`. The variables of the command.
@@ -222,15 +288,23 @@ fn words_in_sandbox(
 /// # Errors
 /// When they cannot be read, or files not be closed.
 pub fn enter_sandbox(own: &[PathBuf]) -> io::Result<BTreeMap<String, String>> {
+    let variables = variables_in_sandbox()?;
+    close_files(own.iter().map(PathBuf::as_path)).map_err(io::Error::other)?;
+    // What has started it may hear none.
+    SigSet::empty().thread_set_mask()?;
+    Ok(variables)
+}
+
+/// The variables of the command that this process is in a sandbox for.
+pub(super) fn variables_in_sandbox() -> io::Result<BTreeMap<String, String>> {
     let text = files::read(Path::new(VARIABLES_IN_SANDBOX), VARIABLES_BYTES_MAX).map_err(io::Error::other)?;
     let text = text.unwrap_or_default();
     let variables = text.split_terminator('\0').filter_map(|variable| variable.split_once('='));
-    close_files(own.iter().map(PathBuf::as_path)).map_err(io::Error::other)?;
     Ok(variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }
 
 /// Goes into the directory of the command.
-fn enter(directory: &Path, is_shown: bool) -> Result<(), String> {
+pub(super) fn enter(directory: &Path, is_shown: bool) -> Result<(), String> {
     let entered = match is_shown {
         true => std::env::set_current_dir(directory),
         false => Err(io::ErrorKind::NotFound.into()),
@@ -241,7 +315,7 @@ fn enter(directory: &Path, is_shown: bool) -> Result<(), String> {
     })
 }
 
-fn path_of(variables: &BTreeMap<String, String>) -> &str {
+pub(super) fn path_of(variables: &BTreeMap<String, String>) -> &str {
     variables.get("PATH").map_or("", String::as_str)
 }
 
@@ -297,14 +371,17 @@ fn taken(number: RawFd) -> Option<OwnedFd> {
 /// The variables in a file without a name that the sandbox has open: a command line could be read by all.
 fn hand_over(variables: &BTreeMap<String, String>) -> io::Result<RawFd> {
     let mut file = File::from(memfd_create("variables", MFdFlags::empty())?);
-    let text: String = variables.iter().flat_map(|(name, value)| [name, "=", value, "\0"]).collect();
-    file.write_all(text.as_bytes())?;
+    file.write_all(text_of(variables).as_bytes())?;
     file.rewind()?;
     Ok(file.into_raw_fd())
 }
 
+fn text_of(variables: &BTreeMap<String, String>) -> String {
+    variables.iter().flat_map(|(name, value)| [name, "=", value, "\0"]).collect()
+}
+
 /// The file of a program, looked for as a shell does, from the present directory, among those that are shown.
-fn find_program(program: &str, path: &str, is_shown: impl Fn(&Path) -> bool) -> Result<PathBuf, String> {
+pub(super) fn find_program(program: &str, path: &str, is_shown: impl Fn(&Path) -> bool) -> Result<PathBuf, String> {
     let executable = |file: PathBuf| executable(file, &is_shown);
     if program.contains('/') {
         return executable(PathBuf::from(program)).map_err(|why| format!("{program}: {why}"));

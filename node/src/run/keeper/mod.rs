@@ -6,6 +6,7 @@
 
 pub mod connection;
 pub mod environment;
+pub mod in_unit;
 pub mod launch;
 pub mod owner;
 mod process;

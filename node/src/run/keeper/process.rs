@@ -5,7 +5,10 @@ use std::{
     io,
     os::{
         fd::AsRawFd as _,
-        unix::{fs::OpenOptionsExt as _, process::ExitStatusExt as _},
+        unix::{
+            fs::{OpenOptionsExt as _, chown},
+            process::ExitStatusExt as _,
+        },
     },
     path::Path,
     pin::pin,
@@ -37,13 +40,13 @@ use super::{
 };
 use crate::{
     run::{
-        cgroup::Cgroup,
+        cgroup::{self, Cgroup},
         confine::Runner,
         directory::{Started, Task},
         files::{serve, tree::Tree},
         frame::{End, REASON_BYTES_MAX, reason},
         podman::Place,
-        processes,
+        processes, unit,
         used::{self, RunUse},
     },
     runtime::clock::unix_ms,
@@ -99,7 +102,8 @@ fn keep_end(keeper: &Keeper, end: &End) {
 
 /// What the command has used, for the site's owner; asked before its cgroup is removed.
 fn use_of(keeper: &Keeper, task: &Task, started_ms: u64) -> used::Line {
-    let cpu_ms = keeper.cgroup.get().and_then(Cgroup::cpu_ms).or_else(waited_for_cpu_ms).unwrap_or(0);
+    let of_cgroup = keeper.cgroup.get().and_then(Cgroup::cpu_ms).or(keeper.cpu_ms.get());
+    let cpu_ms = of_cgroup.or_else(waited_for_cpu_ms).unwrap_or(0);
     let (order, user) = (&task.order, task.user);
     let (request, seat, run) = (order.request.clone(), order.seat, order.run.0);
     used::Line::Run(RunUse { user, request, seat, run, started_ms, ended_ms: unix_ms(), cpu_ms })
@@ -123,12 +127,20 @@ fn waited_for_cpu_ms() -> Option<u64> {
 
 /// A command that waits at the barrier.
 struct Prepared {
-    child: Child,
-    pid: u32,
+    process: Process,
     barrier: UnixStream,
     streams: Streams,
     /// How long it waits for the word.
     word_max: Duration,
+}
+
+/// What becomes the command, or starts it.
+struct Process {
+    child: Child,
+    /// Its number; that of the first process of a unit, which is no child.
+    pid: u32,
+    /// That one tells by this how the command has ended, and ends with it.
+    unit: Option<UnixStream>,
 }
 
 async fn prepare(keeper: &Rc<Keeper>, task: &Task) -> Result<Prepared, String> {
@@ -139,34 +151,51 @@ async fn prepare(keeper: &Rc<Keeper>, task: &Task) -> Result<Prepared, String> {
     make_cgroup(keeper, task).map_err(|why| format!("there is no cgroup: {why}"))?;
     let (streams, given) = streams::make(&task.order, owner).map_err(failed("it gets no streams"))?;
     let barrier = UnixListener::bind("barrier").map_err(failed("there is no barrier"))?;
+    let is_unit = keeper.runner == Runner::Systemd;
+    if let Some((uid, gid)) = owner.filter(|_| is_unit) {
+        chown("barrier", Some(uid.as_raw()), Some(gid.as_raw())).map_err(failed("there is no barrier"))?;
+    }
     let mut command = Command::new("/proc/self/exe");
     command.arg("keeper").arg("--launch").arg(keeper.directory.path());
     command.stdin(given.stdin).stdout(given.stdout).stderr(given.stderr);
     let mut child = command.spawn().map_err(failed("it cannot be started"))?;
     // The command holds ends of the pipes, which must close with the child.
     drop(command);
-    let pid = child.id().ok_or("it has ended at once")?;
+    let mut pid = child.id().ok_or("it has ended at once")?;
     let mut at_barrier = pin!(timeout(PREPARE_MAX, async {
-        let (mut barrier, _) = barrier.accept().await?;
-        let word = barrier.read_u8().await?;
-        Ok::<_, io::Error>((barrier, word))
+        let (mut came, _) = barrier.accept().await?;
+        let word = came.read_u8().await?;
+        let unit = if is_unit && word == launch::READY { Some(barrier.accept().await?.0) } else { None };
+        Ok::<_, io::Error>((came, word, unit))
     }));
     let at_barrier = tokio::select! {
         at_barrier = &mut at_barrier => at_barrier,
         // What it has said before its end is still to be read.
         status = child.wait() => match timeout(SAID_MAX, at_barrier).await {
             Ok(Ok(Ok(said))) => Ok(Ok(said)),
-            _ => return Err(format!("it ended before it was prepared: {status:?}")),
+            _ => return Err(format!("it ended before it was prepared: {}", why_not(keeper, &streams, status))),
         },
     };
-    let (mut barrier, word) = match at_barrier {
+    let (mut barrier, word, unit) = match at_barrier {
         Ok(came) => came.map_err(failed("it was not prepared"))?,
         Err(_) => return Err(format!("it was not prepared in {} s", PREPARE_MAX.as_secs())),
     };
     if word != launch::READY {
         return Err(rest_of(&mut barrier).await);
     }
-    Ok(Prepared { child, pid, barrier, streams, word_max })
+    if let Some(unit) = &unit {
+        let first = unit.peer_cred().map_err(failed("its unit is not known"))?.pid();
+        pid = first.and_then(|first| u32::try_from(first).ok()).ok_or("its unit has no process")?;
+    }
+    Ok(Prepared { process: Process { child, pid, unit }, barrier, streams, word_max })
+}
+
+fn why_not(keeper: &Keeper, streams: &Streams, status: io::Result<ExitStatus>) -> String {
+    let unit = keeper.cgroup.get().filter(|_| keeper.runner == Runner::Systemd).and_then(Cgroup::name);
+    match (status, unit) {
+        (Ok(status), Some(unit)) => unit::why_not(status, &streams.complaints(), unit),
+        (status, _) => format!("{status:?}"),
+    }
 }
 
 /// Removes what a keeper has prepared that ended before the word: its command has ended with it.
@@ -213,15 +242,24 @@ fn new_scratch(keeper: &Keeper, task: &Task, owner: Option<(Uid, Gid)>) -> io::R
     Ok(opened)
 }
 
-/// The cgroup, which the command goes into while it is prepared.
+/// The cgroup, which the command goes into while it is prepared; systemd makes that of a unit.
 fn make_cgroup(keeper: &Keeper, task: &Task) -> Result<(), String> {
-    let Some(place) = &task.confinement.cgroups else { return Ok(()) };
     // No other process of this machine is called that until it starts anew, and then there are no cgroups of before.
     let pid = std::process::id();
-    let path = place.join(format!("{pid}-{}", processes::started_ticks(pid).unwrap_or_default()));
+    let name = format!("{pid}-{}", processes::started_ticks(pid).unwrap_or_default());
+    let path = match (keeper.runner, &task.confinement.cgroups) {
+        (Runner::Systemd, _) => {
+            cgroup::of_unit(&format!("kolo-run-{name}.service")).map_err(|error| error.to_string())?
+        }
+        (_, Some(place)) => place.join(name),
+        (_, None) => return Ok(()),
+    };
     keeper.directory.write_cgroup(&path).map_err(|error| error.to_string())?;
     let cgroup = keeper.cgroup.get_or_init(|| Cgroup::at(path));
-    cgroup.make(task.confinement.limits()).map_err(|error| error.to_string())
+    match keeper.runner {
+        Runner::Systemd => Ok(()),
+        _ => cgroup.make(task.confinement.limits()).map_err(|error| error.to_string()),
+    }
 }
 
 /// What is said at the barrier, to its end.
@@ -242,12 +280,12 @@ impl Prepared {
         }
         let started_ms = unix_ms();
         let copied = tokio::task::spawn_local(self.streams.copy(keeper.clone()));
-        let pid = self.pid;
-        let (status, stopped) = watch(keeper, task, &mut self.child, pid).await;
+        let pid = self.process.pid;
+        let (status, stopped) = self.process.watch(keeper, task).await;
         // Nothing is awaited before this, so that no signal goes to a number that is free.
         keeper.change(|state| state.phase = Phase::Ending { pid });
-        kill_all(keeper, pid).await;
         let was_out_of_memory = keeper.cgroup.get().is_some_and(Cgroup::was_out_of_memory);
+        kill_all(keeper, pid).await;
         let mut end = match &status {
             // The sandbox has ended by itself, and the command has not run in it.
             Ok(status) if stopped.is_none() && status.code().is_some() && !has_run(keeper) => {
@@ -279,7 +317,7 @@ impl Prepared {
                 () = keeper.until(|state| state.may_start.then_some(())) => {
                     return (unix_ms() >= deadline_ms(&keeper.state())).then_some(End::WindowEnded);
                 }
-                status = self.child.wait() => return Some(End::Failed(format!("it ended before it was started: {status:?}"))),
+                status = self.process.child.wait() => return Some(End::Failed(format!("it ended before it was started: {status:?}"))),
                 _ = ticks.tick() => {}
             }
             if unix_ms() >= deadline_ms(&keeper.state()) {
@@ -294,8 +332,9 @@ impl Prepared {
 
     /// From here on the run has its one start.
     async fn start(&mut self, keeper: &Keeper) -> Result<(), String> {
-        let ticks = processes::started_ticks(self.pid).ok_or("it ended before it was started")?;
-        keeper.directory.write_started(Started { pid: self.pid, ticks }).map_err(|error| error.to_string())?;
+        let pid = self.process.pid;
+        let ticks = processes::started_ticks(pid).ok_or("it ended before it was started")?;
+        keeper.directory.write_started(Started { pid, ticks }).map_err(|error| error.to_string())?;
         self.barrier.write_all(&[launch::GO]).await.map_err(|error| format!("it does not hear: {error}"))?;
         // The barrier closes when it has become the command.
         let said = timeout(BECOME_MAX, rest_of(&mut self.barrier)).await;
@@ -303,44 +342,59 @@ impl Prepared {
         if let Some(why) = said.strip_prefix(char::from(launch::FAILED)) {
             return Err(why.to_owned());
         }
-        let pid = self.pid;
+        let unit = keeper.cgroup.get().filter(|_| self.process.unit.is_some());
+        if let Some(Err(error)) = unit.map(|cgroup| cgroup.spare(pid)) {
+            complain(format_args!("one that wants more memory may not be told so: {error}"));
+        }
         keeper.change(|state| state.phase = Phase::Running { pid });
         Ok(())
     }
 }
 
-fn deadline_ms(state: &State) -> u64 {
-    u64::try_from(state.deadline.0).unwrap_or(0).saturating_mul(1000)
-}
-
-/// Waits until the command ends by itself or is ended; how, and why it was told to.
-async fn watch(keeper: &Keeper, task: &Task, child: &mut Child, pid: u32) -> (io::Result<ExitStatus>, Option<End>) {
-    let grace_ms = u64::try_from(task.grace.as_millis()).unwrap_or(u64::MAX);
-    let mut told: Option<(End, u64)> = None;
-    loop {
-        let (now, stop, deadline) = {
-            let state = keeper.state();
-            (unix_ms(), state.stop.clone(), deadline_ms(&state))
-        };
-        let is_told = told.is_some();
-        if !is_told && (stop.is_some() || now.saturating_add(grace_ms) >= deadline) {
-            let why = stop.map_or(End::WindowEnded, End::from);
-            told = Some((why, now.saturating_add(grace_ms).min(deadline)));
-            send(keeper, pid, Signal::SIGTERM);
-            // One that is stopped hears it only when it goes on.
-            send(keeper, pid, Signal::SIGCONT);
-        }
-        let until = told.as_ref().map_or(deadline.saturating_sub(grace_ms), |(_, until)| *until);
-        if told.is_some() && now >= until {
-            kill_all(keeper, pid).await;
-        }
-        let wait = Duration::from_millis(until.saturating_sub(now)).clamp(Duration::from_millis(5), TICK);
-        tokio::select! {
-            status = child.wait() => return (status, told.map(|(why, _)| why)),
-            _ = keeper.until(|state| (!is_told && state.stop.is_some()).then_some(())) => {}
-            () = sleep(wait) => processes::reap_orphans(Some(pid)),
+impl Process {
+    /// Waits until the command ends by itself or is ended; how, and why it was told to.
+    async fn watch(&mut self, keeper: &Keeper, task: &Task) -> (io::Result<ExitStatus>, Option<End>) {
+        let (pid, leader) = (self.pid, self.child.id().unwrap_or(0));
+        let grace_ms = u64::try_from(task.grace.as_millis()).unwrap_or(u64::MAX);
+        let mut told: Option<(End, u64)> = None;
+        loop {
+            let (now, stop, deadline) = {
+                let state = keeper.state();
+                (unix_ms(), state.stop.clone(), deadline_ms(&state))
+            };
+            let is_told = told.is_some();
+            if !is_told && (stop.is_some() || now.saturating_add(grace_ms) >= deadline) {
+                let why = stop.map_or(End::WindowEnded, End::from);
+                told = Some((why, now.saturating_add(grace_ms).min(deadline)));
+                send(keeper, pid, Signal::SIGTERM);
+                // One that is stopped hears it only when it goes on.
+                send(keeper, pid, Signal::SIGCONT);
+            }
+            let until = told.as_ref().map_or(deadline.saturating_sub(grace_ms), |(_, until)| *until);
+            if told.is_some() && now >= until {
+                kill_all(keeper, leader).await;
+            }
+            let wait = Duration::from_millis(until.saturating_sub(now)).clamp(Duration::from_millis(5), TICK);
+            tokio::select! {
+                status = self.ended() => return (status, told.map(|(why, _)| why)),
+                _ = keeper.until(|state| (!is_told && state.stop.is_some()).then_some(())) => {}
+                () = sleep(wait) => processes::reap_orphans(Some(leader)),
+            }
         }
     }
+
+    /// Waits until the command has ended.
+    async fn ended(&mut self) -> io::Result<ExitStatus> {
+        let Some(unit) = &mut self.unit else { return self.child.wait().await };
+        // It is said at once or not at all, when all in the unit was killed.
+        let mut said = [0; 4];
+        let status = unit.read_exact(&mut said).await.map_or(SIGKILL, |_| i32::from_ne_bytes(said));
+        Ok(ExitStatus::from_raw(status))
+    }
+}
+
+fn deadline_ms(state: &State) -> u64 {
+    u64::try_from(state.deadline.0).unwrap_or(0).saturating_mul(1000)
 }
 
 /// Sends a signal to the command and its group; what stands around it does not get it.
@@ -350,6 +404,7 @@ pub fn send(keeper: &Keeper, pid: u32, signal: Signal) {
         // The sandbox is two processes, the second of which starts the command.
         (Runner::Bubblewrap, ..) => processes::signal_below(pid, 2, signal),
         (Runner::Podman, Some(init), _) => processes::signal_below(init, 1, signal),
+        (Runner::Systemd, ..) => keeper.cgroup.get().into_iter().for_each(|cgroup| cgroup.signal(signal, pid)),
         (Runner::None | Runner::Podman, _, Ok(group)) => {
             // An error says that nobody is left to be told.
             let _ = killpg(Pid::from_raw(group), signal);
@@ -362,15 +417,17 @@ pub fn send(keeper: &Keeper, pid: u32, signal: Signal) {
 fn place(keeper: &Keeper) -> Option<Place> {
     match keeper.runner {
         Runner::Podman => keeper.directory.scratch().ok().flatten().map(|scratch| Place::of(&scratch)),
-        Runner::None | Runner::Bubblewrap => None,
+        Runner::None | Runner::Bubblewrap | Runner::Systemd => None,
     }
 }
 
 /// Kills everything in the cgroup of the command and below the keeper, and sees it gone.
 async fn kill_all(keeper: &Keeper, leader: u32) {
     let began = Instant::now();
+    let cgroup = keeper.cgroup.get();
+    // systemd removes that of a unit when nothing is in it.
+    keeper.cpu_ms.set(cgroup.and_then(Cgroup::cpu_ms).or(keeper.cpu_ms.get()));
     let is_left = || {
-        let cgroup = keeper.cgroup.get();
         cgroup.inspect(|cgroup| cgroup.kill());
         processes::kill_descendants(leader) > 0 || cgroup.is_some_and(Cgroup::is_used)
     };
@@ -387,7 +444,7 @@ async fn kill_all(keeper: &Keeper, leader: u32) {
 fn has_run(keeper: &Keeper) -> bool {
     let said = || std::fs::read_to_string(keeper.directory.file(launch::SANDBOX_STATUS));
     match keeper.runner {
-        Runner::None => true,
+        Runner::None | Runner::Systemd => true,
         Runner::Bubblewrap => said().is_ok_and(|said| said.contains("\"exit-code\"")),
         Runner::Podman => place(keeper).is_some_and(|place| place.init().is_some()),
     }
@@ -398,9 +455,9 @@ fn end_of(status: io::Result<ExitStatus>, (stopped, was_out_of_memory): (Option<
         Ok(status) => status,
         Err(error) => return End::Broken(reason(&format!("it cannot be waited for: {error}"))),
     };
-    // What stands around it says as a shell does that a signal has ended the command.
-    let is_signal = |signal: &i32| (1..=SIGNAL_MAX).contains(signal);
-    let as_shell = |code: i32| Some(code - 128).filter(|signal| runner != Runner::None && is_signal(signal));
+    // Some of what stands around it says as a shell does that a signal has ended the command.
+    let is_like_shell = matches!(runner, Runner::Bubblewrap | Runner::Podman);
+    let as_shell = |code: i32| Some(code - 128).filter(|signal| is_like_shell && (1..=SIGNAL_MAX).contains(signal));
     let signal = status.signal().or_else(|| status.code().and_then(as_shell));
     let code = status.code().filter(|_| signal.is_none());
     match (stopped, code, signal) {

@@ -150,6 +150,8 @@ pub struct Keeper {
     pub runner: Runner,
     /// The cgroup of the command, where it has one.
     pub cgroup: OnceCell<Cgroup>,
+    /// How long the command was on processors, when that was last asked.
+    pub cpu_ms: Cell<Option<u64>>,
     state: RefCell<State>,
     news: watch::Sender<()>,
     /// Connections of users that are open.
@@ -179,6 +181,7 @@ impl Keeper {
             directory,
             runner,
             cgroup: OnceCell::new(),
+            cpu_ms: Cell::new(None),
             state,
             news,
             attached: Cell::new(0),

@@ -25,7 +25,7 @@ use tokio::{
 use super::state::{Keeper, State, Stop};
 use crate::run::{
     directory::is_disk_full,
-    frame::{Output, TerminalSize},
+    frame::{Output, REASON_BYTES_MAX, TerminalSize},
     order::RunOrder,
     spool::APPEND_BYTES_MAX,
 };
@@ -92,6 +92,18 @@ fn winsize(size: TerminalSize) -> Winsize {
 }
 
 impl Streams {
+    /// What was complained of until now by who has ended, as far as it is short.
+    pub fn complaints(&self) -> String {
+        let mut said = vec![0; REASON_BYTES_MAX];
+        let mut read = |output: &OwnedFd| {
+            rustix::io::ioctl_fionbio(output, true)?;
+            rustix::io::read(output, &mut *said)
+        };
+        // Nothing, or one who goes on and says nothing.
+        let count = self.outputs.last().map_or(Ok(0), |(_, output)| read(output)).unwrap_or(0);
+        String::from_utf8_lossy(&said[..count]).trim().to_owned()
+    }
+
     /// Copies everything until the command's outputs are closed. The input and the terminal are served meanwhile.
     pub async fn copy(self, keeper: Rc<Keeper>) {
         let is_terminal = self.terminal.is_some();

@@ -6,7 +6,10 @@ use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 use super::finding::Finding;
 use crate::{
-    run::confine::{NOTE_FILE, Note},
+    run::{
+        Runner,
+        confine::{NOTE_FILE, Note},
+    },
     trust::files,
 };
 
@@ -44,7 +47,8 @@ fn findings(Note { confinement, scratch_in }: &Note, data_dir: &Path) -> Vec<Fin
             return vec![Finding::problem(CHECK, error.to_string(), to_do)];
         }
     };
-    let without_cgroups = confinement.cgroups.is_none().then(|| {
+    let has_none = confinement.cgroups.is_none() && confinement.runner != Runner::Systemd;
+    let without_cgroups = has_none.then(|| {
         let what = "seats have no cgroups: their processors and the sum of their memory are not limited";
         Finding::note(CHECK, what, "the log of the node says why at its start, and docs/run.md what gives it some")
     });
@@ -59,7 +63,7 @@ fn findings(Note { confinement, scratch_in }: &Note, data_dir: &Path) -> Vec<Fin
 #[cfg(test)]
 mod tests {
     use super::{super::finding::Level, *};
-    use crate::run::{Confinement, Runner};
+    use crate::run::Confinement;
 
     #[test]
     fn what_the_node_has_noted_is_tried() {
