@@ -162,6 +162,17 @@ struct Progress {
 }
 
 impl Progress {
+    /// What a keeper is told first on each stream.
+    fn first_frames(&self) -> impl Iterator<Item = ToKeeper> {
+        let [from_stdout, from_stderr] = self.have;
+        let again = [
+            self.is_released.then_some(ToKeeper::Go),
+            self.terminal.map(ToKeeper::Resize),
+            self.ending.map(ToKeeper::Signal),
+        ];
+        [ToKeeper::Attach { from_stdout, from_stderr }].into_iter().chain(again.into_iter().flatten())
+    }
+
     /// What the keeper is told, noted for when it has to be told again.
     fn pass_on(&mut self, told: Tell) -> ToKeeper {
         match told {
@@ -309,17 +320,9 @@ impl Seat {
         let (read, write) = tokio::io::split(stream);
         let mut reader = FrameReader::new(read);
         let mut writer = Writer::start(write);
-        let [from_stdout, from_stderr] = progress.have;
         progress.acknowledged = progress.have;
-        writer.send(&ToKeeper::Attach { from_stdout, from_stderr });
-        if progress.is_released {
-            writer.send(&ToKeeper::Go);
-        }
-        if let Some(size) = progress.terminal {
-            writer.send(&ToKeeper::Resize(size));
-        }
-        if let Some(signal) = progress.ending {
-            writer.send(&ToKeeper::Signal(signal));
+        for frame in progress.first_frames() {
+            writer.send(&frame);
         }
         let mut knows_input = false;
         loop {
@@ -515,7 +518,8 @@ mod tests {
         for (signal, kept) in [(2, None), (SIGTERM, Some(SIGTERM)), (SIGKILL, Some(SIGKILL)), (SIGTERM, Some(SIGKILL))]
         {
             progress.pass_on(Tell::Signal(signal));
-            assert_eq!(progress.ending, kept);
+            let told = progress.first_frames().last();
+            assert_eq!(told.filter(|told| matches!(told, ToKeeper::Signal(_))), kept.map(ToKeeper::Signal));
         }
     }
 
