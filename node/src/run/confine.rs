@@ -2,9 +2,9 @@
 //!
 //! Commands run as a user who is not root, with the limits of the seat, and without privileges to gain. Around that either Landlock
 //! ([`Runner::None`]: the files of the system to read, its scratch directory to write, no signals to others), a sandbox
-//! ([`Runner::Bubblewrap`]: namespaces of its own, and Landlock within them), a unit ([`Runner::Systemd`]: the same by systemd, but for the
-//! list of processes) or a container ([`Runner::Podman`]: these, and the files of an image). Invariant: what the owner has asked for holds or the command does not run; what this
-//! machine cannot do is found by [`Confinement::check`] before the first one.
+//! ([`Runner::Bubblewrap`]: namespaces of its own, and Landlock within them), a unit ([`Runner::Systemd`]: the same by systemd) or a
+//! container ([`Runner::Podman`]: these, and the files of an image). Invariant: what the owner has asked for holds or the command does not
+//! run; what this machine cannot do is found by [`Confinement::check`] before the first one.
 
 use std::path::{Path, PathBuf};
 
