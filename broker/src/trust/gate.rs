@@ -315,7 +315,6 @@ impl Gate {
     }
 
     fn check_policy(&self, permit: &Permit, window: Window, now: Time) -> Result<(), Denial> {
-        self.check_time(window, now)?;
         let policy = &self.policy;
         let names = |list| OwnerPolicy::names(list, &permit.name, (&permit.user, &permit.account));
         if policy.allow.as_ref().is_some_and(|allow| !names(allow)) {
@@ -329,6 +328,8 @@ impl Gate {
             let detail = format!("{duration} asked, at most {longest} are allowed");
             return Err(Denial::new(Rule::OwnerMaxDuration, detail));
         }
+        // Whoever is denied is told so at any time.
+        self.check_time(window, now)?;
         check_reach(Rule::MaxReach, permit.limits.max_reach_s, window, now)
     }
 }

@@ -390,6 +390,10 @@ const OWNED: &[(Rule, Change)] = &[
     (Rule::OwnerDeny, |case| case.policy.deny = names(&["ada"])),
     (Rule::OwnerDeny, |case| case.policy.deny = names(&[&testing::public(1).fingerprint()])),
     (Rule::OwnerDeny, |case| case.policy.deny = names(&[&testing::public(1).to_string()])),
+    (Rule::OwnerDeny, |case| {
+        case.policy.deny = names(&["ada"]);
+        case.policy.hours = Some(DailyHours::new(0, 2_599).unwrap());
+    }),
     (Rule::OwnerMaxDuration, |case| case.policy.max_duration = Some(Span(99))),
     (Rule::OwnerMaxReach, |case| case.policy.max_reach = Some(Span(1_599))),
     (Rule::OwnerHours, |case| case.policy.hours = Some(DailyHours::new(0, 2_599).unwrap())),
