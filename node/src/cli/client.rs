@@ -197,38 +197,38 @@ impl Client {
         self.get_waiting(&escaped("/v1/uplink?with=", site.as_str()), LINK_WAIT)
     }
 
-    /// All known sites, page by page.
+    /// All known sites.
     pub fn sites(&self) -> Result<SiteList, CliError> {
-        let mut all: SiteList = self.get("/v1/sites")?;
-        for _ in 0..MAX_PAGES {
-            let Some(next) = all.next.take() else { break };
-            let page: SiteList = self.get(&escaped("/v1/sites?after=", &next))?;
-            all.sites.extend(page.sites);
-            all.next = page.next;
-        }
-        Ok(all)
+        self.pages("/v1/sites", |all: &mut SiteList| &mut all.next, |all, page| all.sites.extend(page.sites))
     }
 
-    /// All requests that the caller may see, the newest first, page by page.
+    /// All requests that the caller may see, the newest first.
     pub fn requests(&self) -> Result<RequestList, CliError> {
-        let mut all: RequestList = self.get("/v1/requests")?;
-        for _ in 0..MAX_PAGES {
-            let Some(next) = all.next.take() else { break };
-            let page: RequestList = self.get(&escaped("/v1/requests?after=", &next))?;
-            all.requests.extend(page.requests);
-            all.next = page.next;
-        }
-        Ok(all)
+        self.pages(
+            "/v1/requests",
+            |all: &mut RequestList| &mut all.next,
+            |all, page| all.requests.extend(page.requests),
+        )
     }
 
-    /// All known hosts, page by page.
+    /// All known hosts.
     pub fn hosts(&self) -> Result<HostList, CliError> {
-        let mut all: HostList = self.get("/v1/hosts")?;
+        self.pages("/v1/hosts", |all: &mut HostList| &mut all.next, |all, page| all.hosts.extend(page.hosts))
+    }
+
+    /// A list whose pages have a place for the `next` one, page by page.
+    fn pages<L: DeserializeOwned>(
+        &self,
+        path: &str,
+        next: fn(&mut L) -> &mut Option<String>,
+        join: fn(&mut L, L),
+    ) -> Result<L, CliError> {
+        let mut all: L = self.get(path)?;
         for _ in 0..MAX_PAGES {
-            let Some(next) = all.next.take() else { break };
-            let page: HostList = self.get(&escaped("/v1/hosts?after=", &next))?;
-            all.hosts.extend(page.hosts);
-            all.next = page.next;
+            let Some(after) = next(&mut all).take() else { break };
+            let mut page: L = self.get(&escaped(&format!("{path}?after="), &after))?;
+            *next(&mut all) = next(&mut page).take();
+            join(&mut all, page);
         }
         Ok(all)
     }

@@ -143,6 +143,31 @@ fn a_signal_reaches_every_seat() {
 }
 
 #[test]
+fn whoever_does_not_read_the_output_ends_the_command_all_the_same() {
+    let directory = shared();
+    let (first, _second) = two();
+    let mark = directory.path().join("mark");
+    let script = format!("trap 'echo > {}; exit 5' INT; while :; do echo tick; done", mark.display());
+    let mut kolo = kolo_run(&first, &["-N", "1", "-t", "1h"], &["sh", "-c", &script]);
+    let mut child = kolo.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let list = first.wait_until("the run", "/v1/requests", |list| list["requests"][0]["state"] == "active");
+    let id = list["requests"][0]["id"].as_str().unwrap().to_owned();
+    wait_for("the command to be ready", || {
+        let seen = first.kolo(&["logs", &id]);
+        if seen.out.contains("tick") { Ok(()) } else { Err(format!("{seen:?}")) }
+    });
+    let pid = Pid::from_raw(child.id().cast_signed());
+    kill(pid, Signal::SIGINT).unwrap();
+    wait_for("the command to hear it", || if mark.exists() { Ok(()) } else { Err(String::new()) });
+    wait_for("its user to leave", || {
+        kill(pid, Signal::SIGINT).unwrap();
+        if child.try_wait().unwrap().is_some() { Ok(()) } else { Err(String::new()) }
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(125));
+    let _ = first.kolo_json(&["cancel", &id], 0);
+}
+
+#[test]
 fn whoever_looks_at_the_output_and_leaves_changes_nothing() {
     let (first, second) = two();
     let script = "while :; do echo tick; sleep 0.05; done";

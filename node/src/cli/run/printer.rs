@@ -1,7 +1,7 @@
 //! Output of seats on the user's standard output and error.
 //!
 //! Invariant: with several seats only whole lines are printed, each with its seat before it; with one, bytes go through as they come. At most
-//! [`LINE_BYTES_MAX`] of an unfinished line are kept, then they are printed as a line.
+//! [`LINE_BYTES_MAX`] of an unfinished line are kept, then they are printed as a line. A remark does not wait for whoever reads the output.
 
 use std::{
     collections::BTreeMap,
@@ -23,6 +23,7 @@ pub struct Printer {
     /// What ends a remark; a terminal of which all keys go elsewhere does not go back to the left by itself.
     line_end: &'static str,
     state: Mutex<State>,
+    remarks: Mutex<Box<dyn Write + Send>>,
 }
 
 /// Looks at the first line of the output.
@@ -47,7 +48,8 @@ impl Printer {
     pub fn new(is_labelled: bool, line_end: &'static str) -> io::Result<Printer> {
         let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         let error = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-        Ok(Printer { line_end, ..Printer::to(is_labelled, Box::new(out), Box::new(error)) })
+        let remarks = Mutex::new(Box::new(error.try_clone()?) as _);
+        Ok(Printer { line_end, remarks, ..Printer::to(is_labelled, Box::new(out), Box::new(error)) })
     }
 
     /// The same, once `look` was given the first line of the output; nothing is printed before.
@@ -62,7 +64,8 @@ impl Printer {
 
     /// Prints nothing but remarks: whoever leaves a run reads its output later.
     pub fn silent() -> Printer {
-        Printer { is_silent: true, ..Printer::to(false, Box::new(io::sink()), Box::new(io::stderr())) }
+        let remarks = Mutex::new(Box::new(io::stderr()) as _);
+        Printer { is_silent: true, remarks, ..Printer::to(false, Box::new(io::sink()), Box::new(io::sink())) }
     }
 
     fn to(is_labelled: bool, out: Box<dyn Write + Send>, error: Box<dyn Write + Send>) -> Printer {
@@ -71,6 +74,7 @@ impl Printer {
             is_silent: false,
             line_end: "\n",
             state: Mutex::new(State { first: None, out, error, lines: BTreeMap::new() }),
+            remarks: Mutex::new(Box::new(io::sink())),
         }
     }
 
@@ -143,8 +147,9 @@ impl Printer {
 
     /// Says something about a run, beside its output.
     pub fn remark(&self, text: &str) {
-        // Nothing is left to be done when even this cannot be written.
-        let _ = write!(locked(&self.state).error, "kolo: {}{}", crate::text::safe::safe(text), self.line_end);
+        // In one piece, since others write to the same place; nothing is left to be done when even this cannot be written.
+        let line = format!("kolo: {}{}", crate::text::safe::safe(text), self.line_end);
+        let _ = locked(&self.remarks).write_all(line.as_bytes());
     }
 }
 

@@ -352,21 +352,16 @@ impl Seat {
                             }
                         }
                         frame => {
-                            if let Err(cut) = self.take(frame, progress, &writer).await {
-                                return cut;
+                            match self.take(frame, progress, &writer).await {
+                                Ok(()) => {}
+                                Err(Talked::Left) => return self.leave(writer).await,
+                                Err(cut) => return cut,
                             }
                         }
                     }
                 }
                 told = self.told.recv() => {
-                    let Some(told) = told else {
-                        if self.each.is_some() {
-                            // Nobody gives it lines any more.
-                            writer.send(&ToKeeper::StdinEnd);
-                        }
-                        writer.finish().await;
-                        return Talked::Left;
-                    };
+                    let Some(told) = told else { return self.leave(writer).await };
                     writer.send(&progress.pass_on(told));
                 }
                 chunk = next_chunk(&mut self.input), if may_read => match chunk {
@@ -382,8 +377,41 @@ impl Seat {
         }
     }
 
+    /// Ends a stream: nobody listens to the seat any more.
+    async fn leave(&self, mut writer: Writer) -> Talked {
+        if self.each.is_some() {
+            // Nobody gives it lines any more.
+            writer.send(&ToKeeper::StdinEnd);
+        }
+        writer.finish().await;
+        Talked::Left
+    }
+
+    /// Prints output. What the seat is told is passed on meanwhile: whoever reads the output may take his time.
+    async fn print(
+        &mut self,
+        output: Output,
+        data: Vec<u8>,
+        (progress, writer): (&mut Progress, &Writer),
+    ) -> Result<io::Result<()>, Talked> {
+        let (printer, each, rank) = (Arc::clone(&self.printer), self.each.clone(), self.rank);
+        let mut printed = task::spawn_blocking(move || match each {
+            Some(each) => each.take(&printer, rank, output, &data),
+            None => printer.print(rank, output, &data),
+        });
+        loop {
+            tokio::select! {
+                printed = &mut printed => return Ok(printed.unwrap_or_else(|error| Err(io::Error::other(error)))),
+                told = self.told.recv() => {
+                    let told = told.ok_or(Talked::Left)?;
+                    writer.send(&progress.pass_on(told));
+                }
+            }
+        }
+    }
+
     /// Takes a frame about the run or its output.
-    async fn take(&self, frame: FromKeeper, progress: &mut Progress, writer: &Writer) -> Result<(), Talked> {
+    async fn take(&mut self, frame: FromKeeper, progress: &mut Progress, writer: &Writer) -> Result<(), Talked> {
         match frame {
             FromKeeper::Ready if !progress.is_released => self.tell(News::Ready).await,
             FromKeeper::Started { .. } if !progress.has_started => {
@@ -398,15 +426,9 @@ impl Seat {
                 }
                 let Some(new) = data.0.get(known..).filter(|new| !new.is_empty()) else { return Ok(()) };
                 progress.have[output as usize] = have + new.len() as u64;
-                if !progress.is_unread {
-                    let printed = task::block_in_place(|| match &self.each {
-                        Some(each) => each.take(&self.printer, self.rank, output, new),
-                        None => self.printer.print(self.rank, output, new),
-                    });
-                    if printed.is_err() {
-                        progress.is_unread = true;
-                        self.tell(News::Unread).await;
-                    }
+                if !progress.is_unread && self.print(output, new.to_vec(), (&mut *progress, writer)).await?.is_err() {
+                    progress.is_unread = true;
+                    self.tell(News::Unread).await;
                 }
                 let [stdout, stderr] = progress.have;
                 let is_due = stdout + stderr - progress.acknowledged.iter().sum::<u64>() >= ACKNOWLEDGE_BYTES;
