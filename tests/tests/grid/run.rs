@@ -219,7 +219,12 @@ fn nobody_else_runs_and_nobody_runs_before_or_after_the_window() {
     let mut early = kolo_run(&first, &["--in", later], &["true"]).stderr(Stdio::piped()).spawn().unwrap();
     // It waits for the start, and goes when the user does not.
     assert!(early.try_wait().unwrap().is_none());
-    kill(Pid::from_raw(i32::try_from(early.id()).unwrap()), Signal::SIGINT).unwrap();
+    let pid = Pid::from_raw(early.id().cast_signed());
+    wait_for("it to go", || {
+        // One that comes before it listens is lost where the shell around the tests has SIGINT ignored.
+        kill(pid, Signal::SIGINT).unwrap();
+        if early.try_wait().unwrap().is_some() { Ok(()) } else { Err(String::new()) }
+    });
     assert_ne!(early.wait().unwrap().code(), Some(0));
 
     let over = first.kolo_json(&["submit", "-N", "1", "-t", "1s"], 0)["id"].as_str().unwrap().to_owned();
