@@ -162,8 +162,15 @@ async fn prepare(keeper: &Rc<Keeper>, task: &Task) -> Result<Prepared, String> {
     // The command holds ends of the pipes, which must close with the child.
     drop(command);
     let mut pid = child.id().ok_or("it has ended at once")?;
+    let own = i32::try_from(pid).ok();
     let mut at_barrier = pin!(timeout(PREPARE_MAX, async {
-        let (mut came, _) = barrier.accept().await?;
+        let mut came = loop {
+            let (came, _) = barrier.accept().await?;
+            // What a keeper before this one has started may come here late.
+            if is_unit || came.peer_cred()?.pid() == own {
+                break came;
+            }
+        };
         let word = came.read_u8().await?;
         let unit = if is_unit && word == launch::READY { Some(barrier.accept().await?.0) } else { None };
         Ok::<_, io::Error>((came, word, unit))
