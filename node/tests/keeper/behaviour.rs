@@ -179,6 +179,27 @@ async fn the_word_of_one_who_leaves_at_once_holds() {
 }
 
 #[tokio::test]
+async fn whoever_else_comes_to_the_barrier_is_not_heard() {
+    let site = Site::new();
+    let id = site.start(&site.task(&["sh", "-c", "sleep 0.1; exit 7"]));
+    let barrier = site.only_run().join("barrier");
+    // It comes before the command does, as what a keeper before this one has started may.
+    let other = std::thread::spawn(move || {
+        let began = std::time::Instant::now();
+        while began.elapsed() < PATIENCE {
+            if let Ok(other) = std::os::unix::net::UnixStream::connect(&barrier) {
+                return other;
+            }
+        }
+        panic!("there is no barrier");
+    });
+    let mut user = site.attach(&id, [0; 2]).await;
+    user.go().await;
+    assert_eq!(user.end().await, End::Code(7));
+    drop(other.join().unwrap());
+}
+
+#[tokio::test]
 async fn what_its_user_gives_up_before_the_word_never_runs_and_leaves_at_once() {
     let site = Site::new();
     let mark = site.directory.path().join("open/mark");

@@ -424,9 +424,13 @@ impl Seat {
                 if offset > have {
                     return Err(Talked::Cut(format!("output was left out at {have}")));
                 }
-                let Some(new) = data.0.get(known..).filter(|new| !new.is_empty()) else { return Ok(()) };
+                let mut new = data.0;
+                new.drain(..known.min(new.len()));
+                if new.is_empty() {
+                    return Ok(());
+                }
                 progress.have[output as usize] = have + new.len() as u64;
-                if !progress.is_unread && self.print(output, new.to_vec(), (&mut *progress, writer)).await?.is_err() {
+                if !progress.is_unread && self.print(output, new, (&mut *progress, writer)).await?.is_err() {
                     progress.is_unread = true;
                     self.tell(News::Unread).await;
                 }
