@@ -4,10 +4,16 @@
 //! Invariant: everything here that came from the network is unchecked until [`HoldRequest::check`], the ledger or the
 //! view has looked at it.
 
+mod schedules;
+
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::schedules::{
+    ChangeKind, ClassChange, ClassSchedules, ClassesLeft, HostChange, ScheduleChange, ScheduleSnapshot, ScheduleUpdate,
+    SiteSchedules, USE_STEPS,
+};
 use crate::{
     amount::{Amount, format_amount},
     classes::Hosts,
@@ -583,48 +589,4 @@ pub struct Advert {
     pub addresses: Vec<String>,
     /// What the site's program can do.
     pub features: Features,
-}
-
-/// One change of a site's schedules: a booking was added or removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScheduleChange {
-    /// The host, or the uplink ([`HostId::uplink`]).
-    pub host: HostId,
-    /// From when to when.
-    pub window: Window,
-    /// The amounts.
-    pub amounts: Amounts,
-    /// Whether it was added or removed.
-    pub kind: ChangeKind,
-}
-
-/// Whether occupancy was added or removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ChangeKind {
-    /// More is occupied.
-    Added,
-    /// Less is occupied.
-    Removed,
-}
-
-/// Consecutive changes of a site's schedules, gossiped as a hint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScheduleUpdate {
-    /// The site.
-    pub site: SiteId,
-    /// The version before the first change; each change counts one.
-    pub from: LedgerVersion,
-    /// The changes in order.
-    pub changes: Vec<ScheduleChange>,
-}
-
-/// All schedules of a site at one version, fetched from it directly.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ScheduleSnapshot {
-    /// The site.
-    pub site: SiteId,
-    /// The version shown.
-    pub version: LedgerVersion,
-    /// Schedule by host, from the site's present on; that of the uplink is under [`HostId::uplink`]. What is not here is free.
-    pub hosts: Vec<(HostId, Schedule)>,
 }

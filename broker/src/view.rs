@@ -4,11 +4,9 @@
 //! site's ledger grants anything. Invariant: versions only grow; a schedule is either exactly what the site had at
 //! `version`, the latest known to exist, or marked as having a gap.
 
-use std::collections::BTreeMap;
-
 use crate::{
     ids::HostId,
-    protocol::{Advert, ChangeKind, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate},
+    protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteSchedules},
     schedule::Schedule,
     time::{Millis, Time},
     uplinks::Uplink,
@@ -26,14 +24,14 @@ pub enum Schedules {
 /// Schedules at a version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KnownSchedules {
-    /// The site's version that `by_host` shows.
+    /// The site's version that `schedules` shows.
     pub version: LedgerVersion,
     /// When the version was last confirmed to be the present one, on our monotonic clock.
     pub learnt: Millis,
     /// A later version is known to exist: changes in between were missed.
     pub has_gap: bool,
-    /// The schedules, with that of the uplink ([`HostId::uplink`]). What is not here is free.
-    pub by_host: BTreeMap<HostId, Schedule>,
+    /// The schedules.
+    pub schedules: SiteSchedules,
 }
 
 /// One site in the view.
@@ -58,25 +56,6 @@ pub enum Received {
     Gap,
 }
 
-impl KnownSchedules {
-    /// Takes a change in; whether it can be. A site that takes away what it never had contradicts itself: what we believe of it is worth
-    /// nothing.
-    fn change(&mut self, change: &ScheduleChange) -> bool {
-        let schedule = self.by_host.entry(change.host.clone()).or_default();
-        let is_possible = match change.kind {
-            ChangeKind::Added => {
-                schedule.add(change.window, &change.amounts);
-                true
-            }
-            ChangeKind::Removed => schedule.remove(change.window, &change.amounts).is_ok(),
-        };
-        if schedule.is_empty() {
-            self.by_host.remove(&change.host);
-        }
-        is_possible
-    }
-}
-
 impl SiteView {
     /// Starts a view with the first advert of a site. `remaining` is what is left of its time to live.
     #[must_use]
@@ -94,7 +73,7 @@ impl SiteView {
     #[must_use]
     pub fn uplink(&self) -> Option<Uplink> {
         let known = match &self.schedules {
-            Schedules::Known(known) => known.by_host.get(&HostId::uplink()),
+            Schedules::Known(known) => known.schedules.host(&HostId::uplink()),
             Schedules::Unknown => None,
         };
         self.advert.uplink.map(|mbps| Uplink::with_schedule(mbps, known.unwrap_or(&Schedule::default())))
@@ -154,7 +133,7 @@ impl SiteView {
             version: snapshot.version,
             learnt: now,
             has_gap,
-            by_host: snapshot.hosts.into_iter().filter(|(_, schedule)| !schedule.is_empty()).collect(),
+            schedules: snapshot.schedules,
         });
         if has_gap { Received::Gap } else { Received::Applied }
     }
@@ -175,7 +154,7 @@ impl SiteView {
         }
         let skip = usize::try_from(known.version.change - update.from.change).unwrap_or(usize::MAX);
         for change in update.changes.iter().skip(skip) {
-            if !known.change(change) {
+            if !known.schedules.apply(change) {
                 known.has_gap = true;
                 return Received::Gap;
             }
@@ -211,10 +190,7 @@ impl SiteView {
     /// Forgets the past of all schedules.
     pub fn forget_before(&mut self, now: Time) {
         if let Schedules::Known(known) = &mut self.schedules {
-            known.by_host.retain(|_, schedule| {
-                schedule.forget_before(now);
-                !schedule.is_empty()
-            });
+            known.schedules.forget_before(now);
         }
     }
 }
@@ -225,4 +201,4 @@ fn end_of(update: &ScheduleUpdate) -> LedgerVersion {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -19,7 +19,7 @@ use broker::{
     classes::HostClass,
     host::Host,
     ids::{HostId, SiteId},
-    protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
+    protocol::{Advert, ClassesLeft, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
     time::{Millis, Time},
     uplinks::Uplinks,
@@ -31,7 +31,7 @@ use crate::{
     counters::{Counter, Counters},
     dht::index::sha256,
     dissemination::fetch_queue::FetchQueue,
-    wire::check::{STEPS_PER_SITE_MAX, steps_of},
+    wire::check::STEPS_PER_SITE_MAX,
 };
 
 /// The view of all sites.
@@ -158,16 +158,29 @@ impl SharedView {
         }
     }
 
-    /// A host and its schedule, when the site's schedules were confirmed within `age_max` and have no gap.
+    /// A host and its schedule, when the site's schedules were confirmed within `age_max` and have no gap. Hosts of one class that are
+    /// looked at one after the other have one `left`.
     #[must_use]
-    pub fn fresh_host(&self, site: &SiteId, host: &HostId, now: Millis, age_max: Millis) -> Option<HostView> {
-        self.host_with(site, host, now, |view| view.fresh_schedules(now, age_max))
+    pub fn fresh_host(
+        &self,
+        (site, host): (&SiteId, &HostId),
+        now: Millis,
+        age_max: Millis,
+        left: &mut ClassesLeft,
+    ) -> Option<HostView> {
+        self.host_with((site, host), now, |view| view.fresh_schedules(now, age_max), left)
     }
 
     /// A host and its schedule as it was at some moment since `since`. A busy site may have changed again meanwhile.
     #[must_use]
-    pub fn host_since(&self, site: &SiteId, host: &HostId, now: Millis, since: Millis) -> Option<HostView> {
-        self.host_with(site, host, now, |view| view.schedules_since(since))
+    pub fn host_since(
+        &self,
+        (site, host): (&SiteId, &HostId),
+        now: Millis,
+        since: Millis,
+        left: &mut ClassesLeft,
+    ) -> Option<HostView> {
+        self.host_with((site, host), now, |view| view.schedules_since(since), left)
     }
 
     /// The uplinks of these sites that have a limit, with what is believed to be used of them, however old that is.
@@ -190,15 +203,15 @@ impl SharedView {
 
     fn host_with(
         &self,
-        site: &SiteId,
-        host: &HostId,
+        (site, host): (&SiteId, &HostId),
         now: Millis,
         schedules: impl FnOnce(&SiteView) -> Option<&KnownSchedules>,
+        left: &mut ClassesLeft,
     ) -> Option<HostView> {
         let entry = self.sites.get(site)?;
         let known = schedules(&entry.view)?;
-        let schedule = known.by_host.get(host).cloned().unwrap_or_default();
         let host = entry.view.advert().hosts.get(host)?;
+        let schedule = known.schedules.next_of(&host, left).into_owned();
         Some(HostView { host, schedule, version: known.version, age: now - known.learnt })
     }
 
@@ -342,7 +355,7 @@ impl SharedView {
     /// Takes in fetched schedules that were checked.
     pub(crate) fn receive_snapshot(&self, snapshot: ScheduleSnapshot, now: Millis) -> Received {
         let site = snapshot.site.clone();
-        let steps = snapshot.hosts.iter().map(|(_, schedule)| steps_of(schedule)).sum();
+        let steps = snapshot.schedules.len();
         let Some(mut entry) = self.sites.get_mut(&site) else { return Received::Old };
         let heard = entry.view.receive_snapshot(snapshot, now);
         if heard != Received::Old {
@@ -482,12 +495,12 @@ impl SharedView {
 impl Entry {
     /// Keeps a hostile site from growing its schedules without end, one small update at a time.
     fn note_steps(&mut self, update: &ScheduleUpdate) {
-        self.steps_bound += update.changes.iter().map(|change| 2 * change.amounts.len()).sum::<usize>();
+        self.steps_bound += update.changes.iter().map(ScheduleChange::len_max).sum::<usize>();
         if self.steps_bound <= STEPS_PER_SITE_MAX {
             return;
         }
         if let Schedules::Known(known) = self.view.schedules() {
-            self.steps_bound = known.by_host.values().map(steps_of).sum();
+            self.steps_bound = known.schedules.len();
         }
         if self.steps_bound > STEPS_PER_SITE_MAX {
             self.view.forget_schedules();

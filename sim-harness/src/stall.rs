@@ -20,7 +20,7 @@ use anyhow::{Context, bail, ensure};
 use broker::{
     amount::Amount,
     ids::{RequestId, SiteId},
-    protocol::{AttemptId, LedgerVersion, ScheduleSnapshot, SiteRequest},
+    protocol::{AttemptId, LedgerVersion, ScheduleSnapshot, SiteRequest, SiteSchedules},
     request::{Request, RequestDocument},
     snapshot::{GridSnapshot, SnapshotHost},
     time::{Millis, Span, Time, Window},
@@ -208,7 +208,7 @@ impl Books {
             (entry.host.id.clone(), schedule)
         };
         let version = LedgerVersion { incarnation: 1, change: 0 };
-        Books(ScheduleSnapshot { site, version, hosts: (0..).zip(entries).map(busy).collect() })
+        Books(ScheduleSnapshot { site, version, schedules: SiteSchedules::new((0..).zip(entries).map(busy), []) })
     }
 }
 

@@ -143,7 +143,9 @@ impl<B: Books> Ledger<B> {
 
     /// Makes reservations of grants that are promised.
     pub(super) fn reserve(&mut self, grants: &[Grant]) {
+        let present = self.present();
         for grant in grants {
+            self.told.pin(grant, present);
             if let Some(host) = self.unit_mut(grant.host()) {
                 host.confirm(grant.window, &grant.amounts);
             }
@@ -168,6 +170,9 @@ impl<B: Books> Ledger<B> {
     /// Gives grants back that are promised, and reserved if others see them.
     pub(super) fn release(&mut self, grants: &[Grant], is_shown: bool) {
         for grant in grants {
+            if is_shown {
+                self.told.unpin(grant);
+            }
             if let Some(host) = self.unit_mut(grant.host()) {
                 host.release(grant.window, &grant.amounts, is_shown);
             }

@@ -16,8 +16,8 @@ use crate::{
     ids::{HostId, Network, RequestId, SeatNumber, SiteId},
     plan::Place,
     protocol::{
-        AttemptId, AttemptStatus, ChangeKind, Grant, HoldRequest, HostState, Places, Refusal, RefusalReason,
-        SiteAnswer, SiteRequest,
+        AttemptId, AttemptStatus, Grant, HoldRequest, HostState, Places, Refusal, RefusalReason, SiteAnswer,
+        SiteRequest,
     },
     time::{Millis, Now, Span, Time, Window},
     traffic::Talk,
@@ -327,7 +327,7 @@ impl<B: Books> Ledger<B> {
         let Some(booking) = self.put(attempt, state) else { return self.refusal(RefusalReason::NoSuchHold) };
         let taken = self.taken_by(&booking);
         self.reserve(&taken);
-        self.publish(&taken, ChangeKind::Added);
+        self.tell(taken.iter());
         self.confirmed(Places::new(), Some(&booking))
     }
 

@@ -10,7 +10,7 @@ use crate::{
     cost::Cost,
     ids::{HostId, RequestId, SeatNumber},
     plan::Place,
-    protocol::{AttemptId, ChangeKind, Grant, Places, RefusalReason, SiteAnswer},
+    protocol::{AttemptId, Grant, Places, RefusalReason, SiteAnswer},
     resources::Amounts,
     tariff::Agreement,
     time::{Millis, Now, Span, Window},
@@ -151,7 +151,7 @@ impl<B: Books> Ledger<B> {
         self.persist(&booking);
         if self.is_shown(&booking) {
             self.reserve(&booking.grants);
-            self.publish(&booking.grants, ChangeKind::Added);
+            self.tell(&booking.grants);
         }
         self.begin(booking);
         Ok(())

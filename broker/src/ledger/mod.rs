@@ -53,6 +53,9 @@ mod tariffs;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod told;
+#[cfg(test)]
+mod told_tests;
 mod tombstones;
 #[cfg(test)]
 mod trust_tests;
@@ -67,7 +70,7 @@ use ed25519_dalek::SigningKey;
 
 use self::{
     accounts::Accounts, expiring::Expiring, floating::Floating, lapses::Lapses, queue::Queue, shares::Shares,
-    terms::Terms, tombstones::Tombstones,
+    terms::Terms, told::Told, tombstones::Tombstones,
 };
 pub use self::{
     admission::fit_beside,
@@ -84,7 +87,7 @@ pub use self::{
 use crate::{
     cost::Cost,
     ids::{HostId, RequestId, SiteId},
-    protocol::{AttemptId, ChangeKind, Grant, LedgerVersion, ScheduleChange, ScheduleSnapshot},
+    protocol::{AttemptId, Grant, LedgerVersion},
     schedule::Schedule,
     time::{Millis, Now, Time, Window},
     trust::{PublicKey, RequestStatement, SharedGate, asked::CLOCKS_DIFFER},
@@ -135,6 +138,7 @@ pub struct Ledger<B = HostLedger> {
     begun: BTreeSet<AttemptId>,
     outputs: VecDeque<Output>,
     floating: Floating,
+    told: Told,
 }
 
 impl<B: Books> Ledger<B> {
@@ -163,17 +167,6 @@ impl<B: Books> Ledger<B> {
     /// All bookings.
     pub fn bookings(&self) -> impl Iterator<Item = &Booking> {
         self.bookings.values()
-    }
-
-    /// The schedules as other nodes see them: without holds, from the present on, and without hosts that are free.
-    #[must_use]
-    pub fn snapshot(&self, now: Now) -> ScheduleSnapshot {
-        let hosts = self.units().filter_map(|host| {
-            let mut schedule = host.reserved().clone();
-            schedule.forget_before(now.utc);
-            (!schedule.is_empty()).then(|| (host.host().id.clone(), schedule))
-        });
-        ScheduleSnapshot { site: self.site.clone(), version: self.version, hosts: hosts.collect() }
     }
 
     /// Something happened. Drain [`Ledger::poll_output`] and call [`Ledger::poll_timeout`] afterwards.
@@ -317,7 +310,9 @@ impl<B: Books> Ledger<B> {
         for unit in self.hosts.values_mut().chain(&mut self.uplink) {
             unit.forget_before(now.utc);
         }
+        self.told.forget_before(now.utc);
         self.forgotten = self.forgotten.max(now.utc);
+        self.tell_of_begun();
         self.gate.lock().prune(now.utc);
         self.tombstones.forget(now.monotonic);
         while self.evicted.pop_due(now.monotonic).is_some() {}
@@ -350,7 +345,7 @@ impl<B: Books> Ledger<B> {
         self.release(&given_back, is_shown);
         self.queue.release(&given_back);
         if is_shown && !given_back.is_empty() {
-            self.publish(&given_back, ChangeKind::Removed);
+            self.tell(&given_back);
         }
     }
 
@@ -404,18 +399,6 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    fn publish(&mut self, grants: &[Grant], kind: ChangeKind) {
-        let from = self.version;
-        let change = |grant: &Grant| {
-            let (host, window, amounts) = (grant.host().clone(), grant.window, grant.amounts.clone());
-            ScheduleChange { host, window, amounts, kind }
-        };
-        let known = grants.iter().filter(|grant| self.unit(grant.host()).is_some());
-        let changes: Vec<ScheduleChange> = known.map(change).collect();
-        self.version.change += changes.len() as u64;
-        self.outputs.push_back(Output::Publish(ScheduleUpdateParts { from, changes }));
-    }
-
     fn bury(&mut self, now: Now, attempt: &AttemptId) {
         self.tombstones.bury(attempt, now.monotonic + self.limits.tombstone_life);
     }
@@ -452,6 +435,7 @@ impl<B: Books> Ledger<B> {
         self.check_floating()?;
         self.check_shares()?;
         self.check_queue()?;
+        self.check_told()?;
         self.units().try_for_each(|unit| self.check_books(unit))
     }
 

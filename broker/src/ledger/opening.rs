@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     Accounts, Booking, BookingRecord, BookingState, Books, Expiring, Floating, HostLedger, Kept, Lapses, Ledger,
-    LedgerLimits, Output, Queue, RETURNED_APART, ScheduleUpdateParts, Shares, Terms, Tombstones,
+    LedgerLimits, Output, Queue, RETURNED_APART, ScheduleUpdateParts, Shares, Terms, Told, Tombstones,
 };
 use crate::{
     host::Host,
@@ -85,6 +85,7 @@ impl<B: Books> Ledger<B> {
             begun: BTreeSet::new(),
             outputs: VecDeque::new(),
             floating: Floating::new(now),
+            told: Told::default(),
         };
         let kept = kept.into();
         ledger.know_jobs(kept.queue);
@@ -93,6 +94,7 @@ impl<B: Books> Ledger<B> {
             ledger.remember_gone(record);
         }
         ledger.write_moved(None);
+        ledger.tell_anew();
         kept.charges.iter().for_each(|charge| ledger.remember_charge(charge));
         ledger.take_in_queue(now);
         (ledger, misfits)
@@ -114,6 +116,7 @@ impl<B: Books> Ledger<B> {
         let misfits = self.take_in_all(now, reservations.iter().map(Booking::to_booking_record).collect());
         unwritten.iter().for_each(|attempt| self.note_unwritten(attempt));
         self.write_moved(None);
+        self.tell_anew();
         self.version.change += 1;
         self.outputs.push_back(Output::Publish(ScheduleUpdateParts { from: self.version, changes: Vec::new() }));
         self.replan_queue(now);
@@ -291,7 +294,7 @@ mod tests {
             prop_assert!(ledger.version() > before && ledger.version().incarnation == before.incarnation);
             prop_assert_eq!(put(&mut ledger), put(&mut again));
             prop_assert_eq!(ledger.bookings().collect::<Vec<_>>(), again.bookings().collect::<Vec<_>>());
-            prop_assert_eq!(ledger.snapshot(now).hosts, again.snapshot(now).hosts);
+            prop_assert_eq!(ledger.snapshot(now).schedules, again.snapshot(now).schedules);
             prop_assert_eq!(ledger.poll_timeout(), again.poll_timeout());
             for attempt in held {
                 let request = confirm(attempt);

@@ -11,7 +11,7 @@ use crate::{
     host::{Host, Speed},
     ids::{RequestId, SeatNumber},
     plan::Place,
-    protocol::{Advert, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{Advert, HoldRequest, HostChange, RefusalReason, ScheduleChange, SiteAnswer, SiteRequest},
     resources::{Amounts, ResourceName},
     time::Span,
     trust::{Authorization, testing},
@@ -38,6 +38,11 @@ pub(super) fn host(name: &str) -> Host {
 
 pub(super) fn at(milliseconds: u64) -> Now {
     Now { monotonic: Millis(milliseconds), utc: Time(1_000 + i64::try_from(milliseconds / 1000).unwrap()) }
+}
+
+pub(super) fn of_host(change: &ScheduleChange) -> &HostChange {
+    let ScheduleChange::Host(change) = change else { panic!("{change:?}") };
+    change
 }
 
 pub(super) fn grant(seat: u32, host: &str, window: Window, amount: u64) -> Grant {
@@ -150,7 +155,7 @@ fn each_seat_has_its_own_window_in_force_published_and_given_back() {
             _ => None,
         })
         .flatten()
-        .map(|change| (change.host.to_string(), change.window))
+        .map(|change| (of_host(&change).host.to_string(), change.window()))
         .collect();
     assert_eq!(published, [("h2".to_owned(), Window { start: Time(1_150), end: Time(1_200) })]);
     ledger.sanity_check().unwrap();
@@ -407,7 +412,7 @@ proptest! {
         view.forget_before(at(time).utc);
         let known = view.fresh_schedules(Millis(time), Millis(u64::MAX)).expect("no gap").clone();
         prop_assert_eq!(known.version, ledger.version());
-        prop_assert_eq!(known.by_host, ledger.snapshot(at(time)).hosts.into_iter().collect());
+        prop_assert_eq!(known.schedules, ledger.snapshot(at(time)).schedules);
     }
 }
 

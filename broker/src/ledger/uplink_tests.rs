@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{
     super::{
         BookingRecord, Event, LedgerLimits, LocalWork, Output, ReplyToken,
-        tests::{ask, at, attempt, cpu, grant, host, id, reason},
+        tests::{ask, at, attempt, cpu, grant, host, id, of_host, reason},
     },
     *,
 };
@@ -89,6 +89,7 @@ fn what_talks_takes_its_share_of_the_uplink_until_it_is_given_back() {
     let published: Vec<_> = std::iter::from_fn(|| ledger.poll_output())
         .filter_map(|output| if let Output::Publish(parts) = output { Some(parts.changes) } else { None })
         .flatten()
+        .map(|change| of_host(&change).clone())
         .map(|change| (change.host.to_string(), change.amounts.into_values().map(|amount| amount.0).sum::<u64>()))
         .collect();
     assert_eq!(published, [("h0".to_owned(), 1000), ("h1".to_owned(), 1000), ("uplink".to_owned(), 400)]);
@@ -99,8 +100,11 @@ fn what_talks_takes_its_share_of_the_uplink_until_it_is_given_back() {
     let shown: Vec<_> =
         refusal.hosts.iter().map(|state| (state.host.to_string(), used(&state.schedule, 2_000))).collect();
     assert_eq!(shown, [("h2".to_owned(), 0), ("uplink".to_owned(), 400)]);
-    let snapshot = ledger.snapshot(at(0)).hosts;
-    assert_eq!(snapshot.last().map(|(unit, schedule)| (unit.is_uplink(), used(schedule, 2_000))), Some((true, 400)));
+    let snapshot = ledger.snapshot(at(0)).schedules;
+    assert_eq!(
+        snapshot.hosts().last().map(|(unit, schedule)| (unit.is_uplink(), used(schedule, 2_000))),
+        Some((true, 400))
+    );
     assert_eq!(ledger.hosts().count(), HOSTS, "it is no host");
     book(&mut ledger, attempt("s", 3), (600, 2), 2_099, 2..3);
     assert!(matches!(

@@ -89,7 +89,9 @@ impl Members {
         self.first.checked_add(self.count.checked_sub(1)?)
     }
 
-    fn contains(self, number: u32) -> bool {
+    /// Whether one of them has this number.
+    #[must_use]
+    pub fn contains(self, number: u32) -> bool {
         number.checked_sub(self.first).is_some_and(|behind| behind < self.count)
     }
 }

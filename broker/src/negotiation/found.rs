@@ -2,10 +2,9 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use super::levels;
 use crate::{
-    demand::Demand, host::Host, ids::SiteId, protocol::LedgerVersion, reason::CutCounts, schedule::Schedule,
-    time::Time, uplinks::Uplinks,
+    host::Host, ids::SiteId, protocol::LedgerVersion, reason::CutCounts, schedule::Schedule, time::Time,
+    uplinks::Uplinks,
 };
 
 /// A host that phase I found, with its schedule as known.
@@ -37,23 +36,12 @@ fn without_kept_back<'s>(mut schedule: Cow<'s, Schedule>, host: &Host, now: Time
     schedule
 }
 
-/// How hosts are shown to the planner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Show {
-    /// Each as it is.
-    Each,
-    /// Those of one class by how many are in use: their sites give whichever are free.
-    ByLevel,
-}
-
 /// The schedules of hosts with what their owners do not promise to anybody who asks at `now`.
 pub(super) fn offered<'s>(
     hosts: &[(&SiteId, &Host)],
-    mut schedules: Vec<Cow<'s, Schedule>>,
+    schedules: Vec<Cow<'s, Schedule>>,
     now: Time,
-    show: impl Fn(&SiteId) -> Show,
 ) -> Vec<Cow<'s, Schedule>> {
-    levels::level(hosts, &mut schedules, now, |site| show(site) == Show::ByLevel);
     let offered = schedules.into_iter().zip(hosts);
     offered.map(|(schedule, (_, host))| without_kept_back(schedule, host, now)).collect()
 }
@@ -76,13 +64,9 @@ pub struct Found {
 }
 
 impl Found {
-    /// The schedules of its hosts with what their owners do not promise to anybody who asks at `now`. Where hosts are not named, those of
-    /// one class are shown by how many are in use at a time: their site gives a seat whichever is free.
+    /// The schedules of its hosts with what their owners do not promise to anybody who asks at `now`.
     #[must_use]
-    pub fn offered(&self, demand: &Demand, now: Time) -> Vec<Cow<'_, Schedule>> {
-        let hosts: Vec<(&SiteId, &Host)> = self.hosts.iter().map(|found| (&found.site, &found.host)).collect();
-        let schedules = self.hosts.iter().map(|found| Cow::Borrowed(&found.schedule)).collect();
-        let show = if demand.candidates().is_some() { Show::Each } else { Show::ByLevel };
-        offered(&hosts, schedules, now, |_| show)
+    pub fn offered(&self, now: Time) -> Vec<Cow<'_, Schedule>> {
+        self.hosts.iter().map(|found| found.offered(now)).collect()
     }
 }

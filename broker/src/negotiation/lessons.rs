@@ -67,8 +67,6 @@ pub(super) struct Lessons {
     were_busy: BTreeSet<SiteId>,
     /// The last attempt has met one for the first time.
     waits_for_busy: bool,
-    /// Sites that had no room where their hosts had shown it.
-    without_room: BTreeSet<SiteId>,
     /// Attempts that failed on a hold of another request.
     held_by_others: u32,
 }
@@ -82,11 +80,6 @@ impl Lessons {
     /// Whether a site is left out.
     pub fn is_excluded(&self, site: &SiteId) -> bool {
         self.excluded.contains_key(site)
-    }
-
-    /// Whether a site had no room where its hosts had shown it.
-    pub fn had_no_room(&self, site: &SiteId) -> bool {
-        self.without_room.contains(site)
     }
 
     /// A site that is left out for what it has refused, and its words.
@@ -223,9 +216,6 @@ impl Lessons {
         (hosts_max, window): (usize, Option<Window>),
         found: Option<&Found>,
     ) {
-        if matches!(&refusal.reason, RefusalReason::HeldByAnother { .. } | RefusalReason::NotEnough { .. }) {
-            self.without_room.insert(site.clone());
-        }
         if let Some(before) = self.quotes.before() {
             before.remember(site, refusal.clone(), hosts_max, (found, window));
         }

@@ -27,7 +27,6 @@ mod handed_in_tests;
 mod hints;
 mod history;
 mod lessons;
-mod levels;
 #[cfg(test)]
 mod links_tests;
 mod ownership;

@@ -11,7 +11,7 @@ use rand::{Rng, RngExt};
 
 use super::{
     Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, WithoutBudget,
-    found::{Show, offered},
+    found::offered,
     lessons::{Holds, Lessons},
     quotes::Proposal,
 };
@@ -397,7 +397,7 @@ impl Search {
             let hosts: Vec<(&SiteId, &Host)> =
                 found.hosts.iter().zip(&hosts).map(|(found, host)| (&found.site, &**host)).collect();
             let schedules = found.hosts.iter().map(|host| this.lessons.hints().schedule(host, with_holds)).collect();
-            let schedules = offered(&hosts, schedules, now.utc, |site| this.shows(site));
+            let schedules = offered(&hosts, schedules, now.utc);
             let candidates: Vec<Candidate<'_>> = hosts
                 .iter()
                 .zip(&schedules)
@@ -421,12 +421,6 @@ impl Search {
         });
         let without_budget = best.map(|best| WithoutBudget { objective: best.objective, cost: best.cost() });
         (outcome, without_budget)
-    }
-
-    /// How the planner sees the hosts of a site: by level where it gives whichever are free, until it has refused what they showed.
-    fn shows(&self, site: &SiteId) -> Show {
-        let is_named = self.problem.wanted.candidates().is_some() || self.problem.is_repair;
-        if is_named || self.lessons.had_no_room(site) { Show::Each } else { Show::ByLevel }
     }
 
     fn job<'s>(&'s self, demand: &'s Demand, asked_at: Option<Time>, earliest: Time) -> Job<'s> {
@@ -457,7 +451,7 @@ impl Search {
         let known: Vec<Cow<'_, Host>> = hosts.iter().map(|host| self.lessons.hints().host(host)).collect();
         let hosts: Vec<(&SiteId, &Host)> =
             hosts.into_iter().zip(&known).map(|(found, host)| (&found.site, &**host)).collect();
-        let schedules = offered(&hosts, schedules, self.planned_at, |_| Show::Each);
+        let schedules = offered(&hosts, schedules, self.planned_at);
         let candidate = |((site, host), schedule)| Candidate { site, host, schedule };
         let chosen: Vec<Candidate<'_>> =
             hosts.into_iter().zip(schedules.iter().map(Cow::as_ref)).map(candidate).collect();

@@ -1,9 +1,10 @@
 //! Schedules: how much of each resource of one host is reserved over time.
 //!
-//! [`Occupancy`] is one resource's step function, [`Schedule`] holds all of a host. Invariant: a schedule keeps no
+//! [`Occupancy`] is one resource's step function, [`Schedule`] holds all of a host, [`ClassOccupancy`] counts hosts that are alike. Invariant: a schedule keeps no
 //! resource that is never used, so two schedules are equal exactly when they say the same of every second.
 
 mod block;
+mod class;
 mod error;
 mod extremes;
 mod fit;
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 pub(crate) use self::extremes::Extremes;
 use self::occupancy::Builder;
 pub use self::{
+    class::ClassOccupancy,
     error::{ScheduleError, Shortage},
     occupancy::{MAX_STEPS, Occupancy},
 };
@@ -71,6 +73,24 @@ impl Schedule {
             let _ = busy.push(at, Amount(u64::from(is_used(at))));
         }
         busy.finish()
+    }
+
+    /// What is used during the window: first `(window.start, use there)`, then each change inside the window. Nothing when the window is
+    /// empty.
+    #[must_use]
+    pub fn uses(&self, window: Window) -> Vec<(Time, Amounts)> {
+        if window.start >= window.end {
+            return Vec::new();
+        }
+        let changes = self.occupancies().flat_map(|(_, occupancy)| occupancy.segments(window)).map(|(time, _)| time);
+        let mut times: Vec<Time> = changes.chain([window.start]).collect();
+        times.sort_unstable();
+        times.dedup();
+        let used_at = |at: &Time| {
+            let used = self.occupancies().map(|(name, occupancy)| (name.clone(), occupancy.used_at(*at)));
+            (*at, used.filter(|(_, amount)| *amount > Amount::ZERO).collect())
+        };
+        times.iter().map(used_at).collect()
     }
 
     /// Reserves `amounts` for the whole of `window`. Whether they fit is not asked here: see [`Schedule::admits`].

@@ -5,10 +5,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     amount::Amount,
+    classes::Members,
     features::Features,
     ids::SiteId,
-    protocol::ScheduleChange,
+    protocol::{ChangeKind, ClassChange, ClassSchedules, HostChange, ScheduleChange},
     resources::{Amounts, ResourceName},
+    schedule::ClassOccupancy,
     time::Window,
 };
 
@@ -26,37 +28,49 @@ fn amounts(amount: u64) -> Amounts {
 /// A random but consistent history: some of the removals take away what an earlier change added.
 fn history(choices: &[(u8, u8, u8, bool)]) -> History {
     let site = SiteId::new("s").unwrap();
-    let mut by_host: BTreeMap<HostId, Schedule> = BTreeMap::new();
+    let class = HostId::new("n").unwrap();
+    let classes = ClassSchedules { members: Members { first: 1, count: 1000 }, used: ClassOccupancy::default() };
+    let mut schedules = SiteSchedules::new([], [(class.clone(), classes)]);
     let mut standing: Vec<ScheduleChange> = Vec::new();
     let mut history = History { site: site.clone(), changes: Vec::new(), snapshots: Vec::new() };
-    let snapshot = |change: usize, by_host: &BTreeMap<HostId, Schedule>| ScheduleSnapshot {
+    let snapshot = |change: usize, schedules: &SiteSchedules| ScheduleSnapshot {
         site: site.clone(),
         version: LedgerVersion { incarnation: 5, change: change as u64 },
-        hosts: by_host.iter().map(|(host, schedule)| (host.clone(), schedule.clone())).collect(),
+        schedules: schedules.clone(),
     };
-    history.snapshots.push(snapshot(0, &by_host));
+    history.snapshots.push(snapshot(0, &schedules));
     for (index, &(host, start, amount, removes)) in choices.iter().enumerate() {
         let change = if removes && !standing.is_empty() {
-            let gone = standing.remove(usize::from(start) % standing.len());
-            ScheduleChange { kind: ChangeKind::Removed, ..gone }
+            match standing.remove(usize::from(start) % standing.len()) {
+                ScheduleChange::Host(gone) => ScheduleChange::Host(HostChange { kind: ChangeKind::Removed, ..gone }),
+                ScheduleChange::Class(ClassChange { class, window, hosts, before, after }) => {
+                    ScheduleChange::Class(ClassChange { class, window, hosts, before: after, after: before })
+                }
+            }
         } else {
             let start = Time(i64::from(start));
-            let added = ScheduleChange {
-                host: HostId::new(&format!("h{}", host % 3)).unwrap(),
-                window: Window { start, end: Time(start.0 + 10) },
-                amounts: amounts(u64::from(amount) + 1),
-                kind: ChangeKind::Added,
+            let (window, amounts) = (Window { start, end: Time(start.0 + 10) }, amounts(u64::from(amount) % 4 + 1));
+            let added = match host % 4 {
+                3 => ScheduleChange::Class(ClassChange {
+                    class: class.clone(),
+                    window,
+                    hosts: u32::from(host) % 3 + 1,
+                    before: Amounts::new(),
+                    after: amounts,
+                }),
+                host => ScheduleChange::Host(HostChange {
+                    host: HostId::new(&format!("h{host}")).unwrap(),
+                    window,
+                    amounts,
+                    kind: ChangeKind::Added,
+                }),
             };
             standing.push(added.clone());
             added
         };
-        let schedule = by_host.entry(change.host.clone()).or_default();
-        match change.kind {
-            ChangeKind::Added => schedule.add(change.window, &change.amounts),
-            ChangeKind::Removed => schedule.remove(change.window, &change.amounts).unwrap(),
-        }
+        assert!(schedules.apply(&change), "{change:?}");
         history.changes.push(change);
-        history.snapshots.push(snapshot(index + 1, &by_host));
+        history.snapshots.push(snapshot(index + 1, &schedules));
     }
     history
 }
@@ -73,7 +87,7 @@ impl History {
     }
 }
 
-fn advert(sequence: u64) -> Advert {
+pub(crate) fn advert(sequence: u64) -> Advert {
     Advert {
         site: SiteId::new("s").unwrap(),
         name: String::new(),
@@ -93,12 +107,7 @@ fn new_view() -> SiteView {
 }
 
 fn is_same(known: &KnownSchedules, snapshot: &ScheduleSnapshot) -> bool {
-    let empty = Schedule::default();
-    let expected: BTreeMap<_, _> = snapshot.hosts.iter().cloned().collect();
-    expected
-        .keys()
-        .chain(known.by_host.keys())
-        .all(|host| known.by_host.get(host).unwrap_or(&empty).clone() == expected.get(host).unwrap_or(&empty).clone())
+    known.schedules == snapshot.schedules
 }
 
 #[derive(Debug, Clone)]
@@ -178,7 +187,8 @@ fn a_site_that_contradicts_itself_is_not_believed() {
     let mut view = new_view();
     view.receive_snapshot(history.snapshots[0].clone(), Millis(1));
     let mut lie = history.update(0, 1);
-    lie.changes[0].kind = ChangeKind::Removed;
+    let ScheduleChange::Host(change) = &mut lie.changes[0] else { panic!() };
+    change.kind = ChangeKind::Removed;
     assert_eq!(view.receive_update(&lie, Millis(2)), Received::Gap);
     assert!(view.fresh_schedules(Millis(2), Millis(100)).is_none());
     assert_eq!(view.receive_snapshot(history.snapshots[1].clone(), Millis(3)), Received::Applied);

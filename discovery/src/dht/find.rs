@@ -20,7 +20,7 @@ use broker::{
     host::Host,
     ids::{HostId, SiteId},
     negotiation::FoundHost,
-    protocol::Advert,
+    protocol::{Advert, ClassesLeft},
     time::Millis,
 };
 use futures::{StreamExt as _, stream};
@@ -217,6 +217,7 @@ impl Finder {
         let deadline = started + query.timeout;
         let mut found = Vec::new();
         let mut silent: BTreeSet<SiteId> = BTreeSet::new();
+        let mut left: BTreeMap<SiteId, ClassesLeft> = BTreeMap::new();
         for _ in 0..ROUNDS_MAX {
             let sample: Vec<(SiteId, HostId)> =
                 hosts.by_ref().take(wanted.saturating_sub(found.len()).min(broker::request::MAX_CANDIDATES)).collect();
@@ -232,8 +233,9 @@ impl Finder {
             aside(sample.len(), || {
                 for (site, host) in sample {
                     let view = &self.shared().view;
-                    let fresh = view.fresh_host(&site, &host, now, age_max);
-                    match fresh.or_else(|| view.host_since(&site, &host, now, started)) {
+                    let left = left.entry(site.clone()).or_default();
+                    let fresh = view.fresh_host((&site, &host), now, age_max, left);
+                    match fresh.or_else(|| view.host_since((&site, &host), now, started, left)) {
                         Some(view) => {
                             let HostView { host, schedule, version, .. } = view;
                             found.push(FoundHost { site, host, schedule, version });

@@ -55,7 +55,7 @@ async fn serve(
             let answer = if question.known == Some(version) {
                 WireAnswer::Unchanged(version)
             } else {
-                let all = schedules.get_or_insert_with(|| Arc::new(WireSchedules::from_snapshot(source.snapshot())));
+                let all = schedules.get_or_insert_with(|| Arc::new(WireSchedules::from_snapshot(&source.snapshot())));
                 WireAnswer::Schedules(Arc::clone(all))
             };
             counters.count(Counter::SchedulesServed);

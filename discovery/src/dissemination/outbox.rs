@@ -157,7 +157,7 @@ impl Pacer {
 mod tests {
     use broker::{
         ids::{HostId, SiteId},
-        protocol::ChangeKind,
+        protocol::{ChangeKind, HostChange},
         resources::Amounts,
         time::{Time, Window},
     };
@@ -168,12 +168,12 @@ mod tests {
     /// A change that can be told from its neighbours by its start.
     fn change(number: u64) -> ScheduleChange {
         let start = Time(i64::try_from(number).unwrap());
-        ScheduleChange {
+        ScheduleChange::Host(HostChange {
             host: HostId::new("h").unwrap(),
             window: Window { start, end: Time(start.0 + 1) },
             amounts: Amounts::new(),
             kind: ChangeKind::Added,
-        }
+        })
     }
 
     fn update(from: u64, to: u64) -> ScheduleUpdate {

@@ -5,14 +5,16 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
 use broker::{
     classes::Hosts,
+    classes::Members,
     cost::Cost,
     features::Features,
     ids::SeatNumber,
     plan::Place,
     protocol::{
-        AttemptStatus, FoundBooking, Grant, HoldRequest, HostState, PublicBooking, Quote, Refusal, RefusalReason,
-        TakeOverStep,
+        AttemptStatus, ClassChange, ClassSchedules, FoundBooking, Grant, HoldRequest, HostState, PublicBooking, Quote,
+        Refusal, RefusalReason, TakeOverStep,
     },
+    schedule::ClassOccupancy,
     tariff::{Agreement, Before, Conditions, Parts, Tariff},
     time::Span,
     trust::{Authorization, Denial, Labels, RequestStatement, Role, Rule, SignedText, Subject, testing},
@@ -159,7 +161,11 @@ fn reasons() -> Vec<RefusalReason> {
 fn answers() -> Vec<WireAnswer> {
     let host = HostId::new("h1").unwrap();
     let (attempt, window, grants) = (attempt(), hour(), grants());
-    let snapshot = ScheduleSnapshot { site: site_id(), version: version(), hosts: vec![(host.clone(), schedule())] };
+    let mut used = ClassOccupancy::default();
+    used.exchange(window, Amount(5), (&Amounts::new(), &amounts(4))).unwrap();
+    let class = (HostId::new("n").unwrap(), ClassSchedules { members: Members { first: 1, count: 64 }, used });
+    let schedules = SiteSchedules::new([(host.clone(), schedule())], [class]);
+    let snapshot = ScheduleSnapshot { site: site_id(), version: version(), schedules };
     let statuses = [AttemptStatus::Pending, AttemptStatus::Confirmed, AttemptStatus::Aborted, AttemptStatus::Unknown];
     let state = HostState { host: host.clone(), schedule: schedule(), held: vec![(window, amounts(5))] };
     let refused = |reason| SiteAnswer::Refused(Refusal { reason, version: version(), hosts: vec![state.clone()] });
@@ -208,7 +214,7 @@ fn answers() -> Vec<WireAnswer> {
         .chain(statuses.map(|booking| SiteAnswer::Status { decision: Some(booking), booking }))
         .chain(reasons().into_iter().chain(rules).map(refused));
     let others = [
-        WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(snapshot))),
+        WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(&snapshot))),
         WireAnswer::Adverts { envelopes: vec![vec![1, 2, 3]], is_complete: false },
         WireAnswer::Unchanged(version()),
         WireAnswer::Revocations { revocations: vec![vec![4, 5]], total: 7 },
@@ -239,8 +245,18 @@ fn gossip(lines: &mut Lines) {
     let advert = Advert { features: Features::own(), addresses: vec!["/ip4/192.0.2.1/tcp/7741".to_owned()], ..advert };
     let badge = Badge { credential: vec![1, 2, 3], revocations_digest: 4 };
     let extra = Extra::from([("later".to_owned(), vec![5, 6])]);
-    let change = |kind| ScheduleChange { host: HostId::new("h1").unwrap(), window: hour(), amounts: amounts(1), kind };
-    let changes = vec![change(ChangeKind::Added), change(ChangeKind::Removed)];
+    let change = |kind| {
+        let host = HostId::new("h1").unwrap();
+        ScheduleChange::Host(HostChange { host, window: hour(), amounts: amounts(1), kind })
+    };
+    let of_class = ClassChange {
+        class: HostId::new("n").unwrap(),
+        window: hour(),
+        hosts: 3,
+        before: Amounts::new(),
+        after: amounts(4),
+    };
+    let changes = vec![change(ChangeKind::Added), change(ChangeKind::Removed), ScheduleChange::Class(of_class)];
     let update = ScheduleUpdate { site: me.site_id().clone(), from: version(), changes };
     let mut advert = advert;
     advert.hosts = ["h1", "n-1", "n-2"].map(|id| host(id, 4, "x86_64")).into_iter().collect();

@@ -4,7 +4,8 @@ use super::*;
 
 fn occupied(node: &Node, of: &SiteId, host: &str) -> Option<u64> {
     let host = HostId::new(host).unwrap();
-    let view = node.discovery.view().fresh_host(of, &host, node.discovery.now(), Millis(60_000))?;
+    let view =
+        node.discovery.view().fresh_host((of, &host), node.discovery.now(), Millis(60_000), &mut Default::default())?;
     Some(view.schedule.peak(&cpu(), hour()).0)
 }
 

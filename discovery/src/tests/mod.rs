@@ -25,8 +25,8 @@ use broker::{
     host::Host,
     ids::{HostId, RequestId, SiteId},
     protocol::{
-        Advert, AttemptId, ChangeKind, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate, SiteAnswer,
-        SiteRequest,
+        Advert, AttemptId, ChangeKind, HostChange, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate,
+        SiteAnswer, SiteRequest, SiteSchedules,
     },
     request::{Request, RequestDocument},
     resources::{Amounts, ResourceName},
@@ -57,8 +57,8 @@ pub(crate) struct TestLedger {
 impl ScheduleSource for TestLedger {
     fn snapshot(&self) -> ScheduleSnapshot {
         let state = self.state.lock().unwrap();
-        let hosts = state.1.iter().map(|(host, schedule)| (host.clone(), schedule.clone())).collect();
-        ScheduleSnapshot { site: self.site.clone(), version: state.0, hosts }
+        let hosts = state.1.iter().map(|(host, schedule)| (host.clone(), schedule.clone()));
+        ScheduleSnapshot { site: self.site.clone(), version: state.0, schedules: SiteSchedules::new(hosts, []) }
     }
 }
 
@@ -66,7 +66,7 @@ impl TestLedger {
     /// Occupies `cpu` of the host for an hour and returns the update that tells of it.
     fn occupy(&self, host: &str, cpu: u64) -> ScheduleUpdate {
         let mut state = self.state.lock().unwrap();
-        let change = ScheduleChange {
+        let change = HostChange {
             host: HostId::new(host).unwrap(),
             window: hour(),
             amounts: amounts(cpu),
@@ -75,7 +75,7 @@ impl TestLedger {
         let from = state.0;
         state.0.change += 1;
         state.1.entry(change.host.clone()).or_default().add(change.window, &change.amounts);
-        ScheduleUpdate { site: self.site.clone(), from, changes: vec![change] }
+        ScheduleUpdate { site: self.site.clone(), from, changes: vec![ScheduleChange::Host(change)] }
     }
 
     fn version(&self) -> LedgerVersion {

@@ -1,5 +1,5 @@
 //! An invented next version of this program forms a grid with this one, over TCP on this machine, and with real ledgers:
-//! its nodes speak version 6 of direct requests among themselves, ask in version 5 what this one does not know, and say
+//! its nodes speak version 7 of direct requests among themselves, ask in version 6 what this one does not know, and say
 //! more in their adverts. One node speaks version 99 and nothing else.
 
 use broker::{
@@ -25,23 +25,23 @@ const LATER_KIND: u16 = 99;
 /// What stands behind every body in another version.
 const BEHIND: u8 = 0xaa;
 
-/// Version 5 with one kind more, or a later version, whose bodies are longer.
+/// Version 6 with one kind more, or a later version, whose bodies are longer.
 #[derive(Debug)]
 struct Later(u16);
 
-static NEXT: &[&dyn AskVersion] = &[&Later(6), &Later(5)];
+static NEXT: &[&dyn AskVersion] = &[&Later(7), &Later(6)];
 static FAR: &[&dyn AskVersion] = &[&Later(99)];
 
 impl Later {
     fn write(&self, (kind, mut body): (u16, Vec<u8>)) -> Written {
-        if self.0 > 5 {
+        if self.0 > 6 {
             body.push(BEHIND);
         }
         Ok((kind, body))
     }
 
     fn read<'a>(&self, body: &'a [u8]) -> Result<&'a [u8], DecodeError> {
-        if self.0 == 5 {
+        if self.0 == 6 {
             return Ok(body);
         }
         body.strip_suffix(&[BEHIND]).ok_or(DecodeError::Trailing(0))
@@ -264,7 +264,7 @@ async fn version_99_is_refused_by_its_number_and_nothing_is_held() {
     let far = Site::start(&here.discovery.listen_addresses(), far).await;
     know_each_other(&[&here, &far]).await;
     for (from, to, versions) in
-        [(&here, &far, "the site speaks versions [99] of direct requests, this node [5]"), (&far, &here, "[5]")]
+        [(&here, &far, "the site speaks versions [99] of direct requests, this node [6]"), (&far, &here, "[6]")]
     {
         let answer = from.ask(to, SiteRequest::Hold(from.hold(to, "never"))).await;
         let SiteAnswer::Refused(refusal) = answer else { panic!("{answer:?}") };

@@ -6,7 +6,7 @@ use broker::{
     amount::Amount,
     classes::Hosts,
     features::Features,
-    protocol::{ChangeKind, ScheduleChange},
+    protocol::{ChangeKind, HostChange, ScheduleChange, SiteSchedules},
     resources::ResourceName,
     time::Window,
     uplinks,
@@ -57,7 +57,7 @@ fn snapshot(name: &str, change: u64) -> ScheduleSnapshot {
     ScheduleSnapshot {
         site: site(name),
         version: LedgerVersion { incarnation: 1, change },
-        hosts: vec![(HostId::new("h1").unwrap(), Schedule::default())],
+        schedules: SiteSchedules::default(),
     }
 }
 
@@ -101,12 +101,12 @@ fn a_host_is_handed_out_only_with_a_fresh_schedule() {
     let view = view(10);
     let host = HostId::new("h1").unwrap();
     receive(&view, "a", 1, 60_000);
-    assert!(view.fresh_host(&site("a"), &host, Millis(10), Millis(100)).is_none());
+    assert!(view.fresh_host((&site("a"), &host), Millis(10), Millis(100), &mut Default::default()).is_none());
     view.receive_snapshot(snapshot("a", 1), Millis(10));
-    assert!(view.fresh_host(&site("a"), &host, Millis(110), Millis(100)).is_some());
-    assert!(view.fresh_host(&site("a"), &host, Millis(111), Millis(100)).is_none());
+    assert!(view.fresh_host((&site("a"), &host), Millis(110), Millis(100), &mut Default::default()).is_some());
+    assert!(view.fresh_host((&site("a"), &host), Millis(111), Millis(100), &mut Default::default()).is_none());
     view.receive_version(&site("a"), LedgerVersion { incarnation: 1, change: 2 }, Millis(20));
-    assert!(view.fresh_host(&site("a"), &host, Millis(20), Millis(100)).is_none());
+    assert!(view.fresh_host((&site("a"), &host), Millis(20), Millis(100), &mut Default::default()).is_none());
     assert_eq!(view.counters.get(Counter::Gaps), 1);
 }
 
@@ -120,17 +120,19 @@ fn uplinks_are_known_with_what_is_used_of_them_and_are_no_hosts() {
     let window = Window { start: Time(100), end: Time(200) };
     let mut used = Schedule::default();
     used.add(window, &uplinks::amounts_of(Amount(300)));
-    let mut known = snapshot("a", 0);
-    known.hosts.push((HostId::uplink(), used));
+    let schedules = SiteSchedules::new([(HostId::uplink(), used)], []);
+    let known = ScheduleSnapshot { schedules, ..snapshot("a", 0) };
     view.receive_snapshot(known, Millis(10));
-    let change = |amounts, kind| ScheduleChange { host: HostId::uplink(), window, amounts, kind };
+    let change = |amounts, kind| ScheduleChange::Host(HostChange { host: HostId::uplink(), window, amounts, kind });
     let changes = vec![change(uplinks::amounts_of(Amount(200)), ChangeKind::Added)];
     let from = LedgerVersion { incarnation: 1, change: 0 };
     view.receive_update(&ScheduleUpdate { site: site("a"), from, changes }, Millis(11));
     let links = view.uplinks(&[site("a"), site("b"), site("c"), site("unknown")]);
     let room = |name| links.of(&site(name)).map(|link| link.room(window));
     assert_eq!(["a", "b", "c"].map(room), [Some(Some(Amount(500))), Some(Some(Amount(500))), None]);
-    assert!(view.fresh_host(&site("a"), &HostId::uplink(), Millis(11), Millis(100)).is_none());
+    assert!(
+        view.fresh_host((&site("a"), &HostId::uplink()), Millis(11), Millis(100), &mut Default::default()).is_none()
+    );
     assert_eq!(view.host_count(), 3);
 }
 
@@ -169,11 +171,13 @@ fn a_site_cannot_grow_its_schedules_without_end() {
         assert!(next < 2 * STEPS_PER_SITE_MAX as u64, "never forgotten");
         let changes: Vec<ScheduleChange> = (next..next + 1000)
             .map(|number| Time(i64::try_from(3 * number).unwrap()))
-            .map(|start| ScheduleChange {
-                host: HostId::new("h1").unwrap(),
-                window: Window { start, end: Time(start.0 + 1) },
-                amounts: cpu.clone(),
-                kind: ChangeKind::Added,
+            .map(|start| {
+                ScheduleChange::Host(HostChange {
+                    host: HostId::new("h1").unwrap(),
+                    window: Window { start, end: Time(start.0 + 1) },
+                    amounts: cpu.clone(),
+                    kind: ChangeKind::Added,
+                })
             })
             .collect();
         let from = LedgerVersion { incarnation: 1, change: next };

@@ -6,14 +6,14 @@
 //! used for something else again.
 
 use super::{
-    ask_5::Ask5,
+    ask_6::Ask6,
     ask_version::AskVersion,
     frame::{framed, unframed},
     message::{WireAnswer, WireRequest},
 };
 
 /// The newest version.
-const NEWEST: &dyn AskVersion = &Ask5;
+const NEWEST: &dyn AskVersion = &Ask6;
 /// What this node speaks, the newest first: two nodes use the first that both know.
 pub const ASK_VERSIONS: &[&dyn AskVersion] = &[NEWEST];
 

@@ -7,7 +7,9 @@ use broker::{
     amount::Amount,
     features::FEATURES_MAX,
     host::Host,
-    protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
+    protocol::{
+        Advert, ClassChange, HostChange, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate, USE_STEPS,
+    },
     request::MAX_NAMES,
     resources::{Amounts, ResourceName},
     tariff::Tariff,
@@ -38,6 +40,8 @@ const ADDRESS_BYTES_MAX: usize = 256;
 pub const CHANGES_MAX: usize = 1024;
 /// Most steps of all schedules of one site; at 16 bytes each, 4 MiB.
 pub const STEPS_PER_SITE_MAX: usize = 1 << 18;
+/// Most sets of amounts of all classes of one site that are told by count.
+pub const USES_PER_SITE_MAX: usize = STEPS_PER_SITE_MAX / USE_STEPS;
 /// Largest number in a ledger version; far beyond any ledger, and far from overflow.
 const VERSION_MAX: u64 = 1 << 53;
 
@@ -147,8 +151,17 @@ pub fn check_update(update: &ScheduleUpdate) -> Result<(), Invalid> {
     check_version(update.from)?;
     ensure(update.changes.len() <= CHANGES_MAX, || format!("more than {CHANGES_MAX} changes"))?;
     for change in &update.changes {
-        ensure(change.window.is_valid(), || format!("window {:?} is empty or out of range", change.window))?;
-        check_amounts(&change.amounts)?;
+        ensure(change.window().is_valid(), || format!("window {:?} is empty or out of range", change.window()))?;
+        match change {
+            ScheduleChange::Host(HostChange { amounts, .. }) => check_amounts(amounts)?,
+            ScheduleChange::Class(ClassChange { hosts, before, after, .. }) => {
+                check_amounts(before)?;
+                check_amounts(after)?;
+                ensure((1..=HOSTS_PER_SITE_MAX).contains(&(*hosts as usize)), || {
+                    format!("{hosts} hosts of a class; expected 1 to {HOSTS_PER_SITE_MAX}")
+                })?;
+            }
+        }
     }
     Ok(())
 }
@@ -159,11 +172,16 @@ pub fn check_update(update: &ScheduleUpdate) -> Result<(), Invalid> {
 /// [`Invalid`] names the limit that they break.
 pub fn check_snapshot(snapshot: &ScheduleSnapshot) -> Result<(), Invalid> {
     check_version(snapshot.version)?;
-    ensure(snapshot.hosts.len() <= UNITS_PER_SITE_MAX, || {
+    let schedules = &snapshot.schedules;
+    ensure(schedules.hosts().count() <= UNITS_PER_SITE_MAX, || {
         format!("schedules of more than {UNITS_PER_SITE_MAX} hosts")
     })?;
-    let steps: usize = snapshot.hosts.iter().map(|(_, schedule)| steps_of(schedule)).sum();
-    ensure(steps <= STEPS_PER_SITE_MAX, || format!("schedules of more than {STEPS_PER_SITE_MAX} steps"))
+    let members = schedules.classes().map(|(_, class)| class.members.count as usize).fold(0, usize::saturating_add);
+    ensure(members <= HOSTS_PER_SITE_MAX, || format!("classes of more than {HOSTS_PER_SITE_MAX} hosts"))?;
+    for used in schedules.classes().flat_map(|(_, class)| class.used.uses()).map(|(used, _)| used) {
+        check_amounts(used)?;
+    }
+    ensure(schedules.len() <= STEPS_PER_SITE_MAX, || format!("schedules of more than {STEPS_PER_SITE_MAX} steps"))
 }
 
 /// How many steps a schedule has, over all resources.

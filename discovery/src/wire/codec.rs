@@ -172,15 +172,23 @@ mod tests {
     use libp2p::request_response::Codec as _;
 
     use broker::{
-        ids::{HostId, SiteId},
-        protocol::{HostState, LedgerVersion, RefusalReason, ScheduleSnapshot, SiteAnswer},
-        schedule::Schedule,
+        classes::Members,
+        ids::HostId,
+        protocol::{HostState, LedgerVersion, RefusalReason, SiteAnswer},
+        resources::Amounts,
+        schedule::{Occupancy, Schedule},
     };
 
     use super::*;
-    use crate::wire::{ASK_VERSIONS, WireSchedules, check::UNITS_PER_SITE_MAX, encode, request_bytes};
+    use crate::wire::{
+        ASK_VERSIONS,
+        check::{UNITS_PER_SITE_MAX, USES_PER_SITE_MAX},
+        encode,
+        frame::framed,
+        request_bytes,
+    };
 
-    const PROTOCOL: StreamProtocol = StreamProtocol::new("/kolo/test/ask/5");
+    const PROTOCOL: StreamProtocol = StreamProtocol::new("/kolo/test/ask/6");
 
     /// More than is skipped at a time.
     const SKIPPED: usize = 10_000;
@@ -190,10 +198,15 @@ mod tests {
         (Codec::new(ASK_VERSIONS, Arc::clone(&counters), Duration::from_secs(5)), counters)
     }
 
-    fn schedules(hosts: Vec<(HostId, Schedule)>) -> WireAnswer {
-        let site = SiteId::new("s").unwrap();
-        let snapshot = ScheduleSnapshot { site, version: LedgerVersion::default(), hosts };
-        WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(snapshot)))
+    /// As an answer with the schedules of a site stands on a stream: hosts, classes, what is used of them.
+    fn schedules(counts: [usize; 3]) -> Vec<u8> {
+        let [hosts, classes, uses] = counts;
+        let name = HostId::new("n").unwrap();
+        let hosts = vec![(name.clone(), Schedule::default()); hosts];
+        let classes = vec![(name, Members { first: 1, count: 2 }); classes];
+        let uses = vec![(0_u32, Amounts::new(), Occupancy::default()); uses];
+        const KIND: u16 = 1;
+        framed(KIND, &encode(&(LedgerVersion::default(), hosts, classes, uses)).unwrap())
     }
 
     async fn asked(codec: &mut Codec, bytes: Vec<u8>) -> io::Result<Asked> {
@@ -286,14 +299,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_endless_list_of_hosts_is_refused() {
+    async fn an_endless_list_is_refused() {
         let (mut codec, _) = codec();
-        let host = (HostId::new("h").unwrap(), Schedule::default());
-        for (count, is_taken) in [(UNITS_PER_SITE_MAX, true), (UNITS_PER_SITE_MAX + 1, false)] {
-            let mut stream = Cursor::new(Vec::new());
-            codec.write_response(&PROTOCOL, &mut stream, schedules(vec![host.clone(); count])).await.unwrap();
-            stream.set_position(0);
-            assert_eq!(codec.read_response(&PROTOCOL, &mut stream).await.is_ok(), is_taken);
+        let most = [UNITS_PER_SITE_MAX, UNITS_PER_SITE_MAX, USES_PER_SITE_MAX];
+        assert!(codec.read_response(&PROTOCOL, &mut Cursor::new(schedules(most))).await.is_ok());
+        for list in 0..most.len() {
+            let mut counts = [0; 3];
+            counts[list] = most[list] + 1;
+            assert!(codec.read_response(&PROTOCOL, &mut Cursor::new(schedules(counts))).await.is_err(), "{list}");
         }
     }
 }

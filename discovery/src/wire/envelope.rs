@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The one version that is written and read.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 /// Version, kind, author, sequence.
 const CLAIM_BYTES: usize = 1 + 1 + 32 + 8;
 const HEADER_BYTES: usize = CLAIM_BYTES + 64;

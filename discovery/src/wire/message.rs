@@ -1,15 +1,20 @@
 //! Direct requests and their answers, as this node uses them, whatever the version of the protocol that carries them.
 
-use std::sync::Arc;
+use std::{marker::PhantomData, sync::Arc};
 
 use broker::{
+    classes::Members,
     ids::{HostId, SiteId},
-    protocol::{FoundBooking, LedgerVersion, Refusal, RefusalReason, ScheduleSnapshot, SiteAnswer, SiteRequest},
-    schedule::Schedule,
+    protocol::{
+        ClassSchedules, FoundBooking, LedgerVersion, Refusal, RefusalReason, ScheduleSnapshot, SiteAnswer, SiteRequest,
+        SiteSchedules,
+    },
+    resources::Amounts,
+    schedule::{Occupancy, Schedule},
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::check::{UNITS_PER_SITE_MAX, steps_of};
+use super::check::{UNITS_PER_SITE_MAX, USES_PER_SITE_MAX, steps_of};
 use crate::config::HEAVY_ANSWER;
 
 /// What one node asks another.
@@ -184,7 +189,10 @@ impl WireAnswer {
     /// About how much it takes on the wire, rounded down: small answers cost nothing.
     pub(crate) fn size_kib(&self) -> u64 {
         let bytes: usize = match self {
-            WireAnswer::Schedules(schedules) => schedules.hosts.iter().map(|(_, schedule)| of_schedule(schedule)).sum(),
+            WireAnswer::Schedules(schedules) => {
+                let (steps, entries) = schedules.size();
+                STEP_BYTES * steps + ENTRY_BYTES * entries
+            }
             WireAnswer::Adverts { envelopes: parts, .. } | WireAnswer::Revocations { revocations: parts, .. } => {
                 parts.iter().map(Vec::len).sum()
             }
@@ -196,50 +204,80 @@ impl WireAnswer {
     }
 }
 
-/// All schedules of a site. Its list of hosts is bounded while it is read: a host that takes three bytes on the wire
+/// All schedules of a site. Its lists are bounded while they are read: a host that takes three bytes on the wire
 /// takes a hundred in memory, so the limit on bytes alone would let a hostile site fill a few hundred MiB.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WireSchedules {
     version: LedgerVersion,
-    #[serde(deserialize_with = "bounded_hosts")]
+    #[serde(deserialize_with = "bounded::<_, _, UNITS_PER_SITE_MAX>")]
     hosts: Vec<(HostId, Schedule)>,
+    #[serde(deserialize_with = "bounded::<_, _, UNITS_PER_SITE_MAX>")]
+    classes: Vec<(HostId, Members)>,
+    /// By the place of the class: on how many of its hosts just these amounts are used.
+    #[serde(deserialize_with = "bounded::<_, _, USES_PER_SITE_MAX>")]
+    uses: Vec<(u32, Amounts, Occupancy)>,
 }
 
 impl WireSchedules {
     /// From a snapshot of the ledger.
     #[must_use]
-    pub fn from_snapshot(snapshot: ScheduleSnapshot) -> WireSchedules {
-        WireSchedules { version: snapshot.version, hosts: snapshot.hosts }
+    pub fn from_snapshot(snapshot: &ScheduleSnapshot) -> WireSchedules {
+        let schedules = &snapshot.schedules;
+        let hosts = schedules.hosts().map(|(host, schedule)| (host.clone(), schedule.clone())).collect();
+        let classes = schedules.classes().map(|(class, told)| (class.clone(), told.members)).collect();
+        let uses = (0..)
+            .zip(schedules.classes())
+            .flat_map(|(at, (_, told))| told.used.uses().map(move |(used, hosts)| (at, used.clone(), hosts.clone())));
+        WireSchedules { version: snapshot.version, hosts, classes, uses: uses.collect() }
     }
 
     /// The snapshot of `site`, which is the one that was asked.
     #[must_use]
     pub fn into_snapshot(self, site: SiteId) -> ScheduleSnapshot {
-        ScheduleSnapshot { site, version: self.version, hosts: self.hosts }
+        let mut uses: Vec<Vec<(Amounts, Occupancy)>> = vec![Vec::new(); self.classes.len()];
+        for (class, used, hosts) in self.uses {
+            // What is of no class is of no use.
+            if let Some(of_class) = usize::try_from(class).ok().and_then(|class| uses.get_mut(class)) {
+                of_class.push((used, hosts));
+            }
+        }
+        let classes = self.classes.into_iter().zip(uses);
+        let classes = classes
+            .map(|((class, members), uses)| (class, ClassSchedules { members, used: uses.into_iter().collect() }));
+        ScheduleSnapshot { site, version: self.version, schedules: SiteSchedules::new(self.hosts, classes) }
+    }
+
+    /// How many steps it has, and other entries.
+    fn size(&self) -> (usize, usize) {
+        let of_hosts: usize = self.hosts.iter().map(|(_, schedule)| steps_of(schedule)).sum();
+        let of_uses: usize = self.uses.iter().map(|(_, _, hosts)| hosts.len()).sum();
+        (of_hosts + of_uses, self.hosts.len() + self.classes.len() + self.uses.len())
     }
 }
 
-struct BoundedHosts;
+struct Bounded<T, const MOST: usize>(PhantomData<T>);
 
-impl<'de> de::Visitor<'de> for BoundedHosts {
-    type Value = Vec<(HostId, Schedule)>;
+impl<'de, T: Deserialize<'de>, const MOST: usize> de::Visitor<'de> for Bounded<T, MOST> {
+    type Value = Vec<T>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "at most {UNITS_PER_SITE_MAX} hosts with their schedules")
+        write!(f, "at most {MOST} of a list")
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
-        let mut hosts = Vec::new();
-        while let Some(host) = sequence.next_element()? {
-            if hosts.len() == UNITS_PER_SITE_MAX {
-                return Err(de::Error::invalid_length(hosts.len() + 1, &self));
+        let mut values = Vec::new();
+        while let Some(value) = sequence.next_element()? {
+            if values.len() == MOST {
+                return Err(de::Error::invalid_length(values.len() + 1, &self));
             }
-            hosts.push(host);
+            values.push(value);
         }
-        Ok(hosts)
+        Ok(values)
     }
 }
 
-fn bounded_hosts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(HostId, Schedule)>, D::Error> {
-    deserializer.deserialize_seq(BoundedHosts)
+fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    deserializer.deserialize_seq(Bounded::<T, MOST>(PhantomData))
 }

@@ -1,7 +1,7 @@
 //! What travels between nodes: signed envelopes, bundles of them, direct requests and answers, and their limits.
 
 mod ask;
-mod ask_5;
+mod ask_6;
 mod ask_version;
 pub mod bundle;
 pub mod check;

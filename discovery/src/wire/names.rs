@@ -79,11 +79,11 @@ pub fn gossip_prefix(grid: &GridId) -> String {
 /// The topic of adverts.
 #[must_use]
 pub fn adverts_topic(grid: &GridId) -> IdentTopic {
-    IdentTopic::new(format!("kolo/{grid}/adverts/3"))
+    IdentTopic::new(format!("kolo/{grid}/adverts/4"))
 }
 
 /// The topic of bundles of schedule changes.
 #[must_use]
 pub fn schedules_topic(grid: &GridId) -> IdentTopic {
-    IdentTopic::new(format!("kolo/{grid}/schedules/4"))
+    IdentTopic::new(format!("kolo/{grid}/schedules/5"))
 }

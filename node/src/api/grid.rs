@@ -9,7 +9,7 @@ use broker::{
     host::Speed,
     ids::{HostId, RequestId, SiteId},
     ledger::{Booking, BookingState, Books, HostLedger},
-    protocol::{Grant, LedgerVersion},
+    protocol::{ClassesLeft, Grant, LedgerVersion},
     resources::{Amounts, Attributes, ResourceName, amount_of},
     schedule::Schedule,
     time::{Millis, Span, Time, Window},
@@ -402,9 +402,9 @@ fn hosts_of(view: &broker::view::SiteView, now: Time, monotonic: Millis) -> Vec<
         Schedules::Known(known) => Some(known),
         Schedules::Unknown => None,
     };
+    let mut left = ClassesLeft::default();
     let host_view = |host: broker::host::Host| {
-        let is_free = Schedule::default();
-        let free_now = known.map(|known| free_at(&host, known.by_host.get(&host.id).unwrap_or(&is_free), now));
+        let free_now = known.map(|known| free_at(&host, &known.schedules.next_of(&host, &mut left), now));
         let (prices, next_prices) = present_and_next(&host.tariff.prices, now);
         HostView {
             site: advert.site.clone(),

@@ -172,7 +172,7 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
         };
         let age_max = driver::MAX_SCHEDULE_AGE;
         let found = driver::find(&state.discovery, &wanted, (count, count), seed, BTreeSet::new(), age_max).await;
-        let schedules = found.offered(&wanted, now.utc);
+        let schedules = found.offered(now.utc);
         let candidate = |(found, schedule)| {
             let FoundHost { site, host, .. }: &FoundHost = found;
             Candidate { site, host, schedule }

@@ -219,7 +219,7 @@ struct Question<'a> {
 
 impl Question<'_> {
     fn answer(&self, state: &ApiState, found: &Found) -> SlotAnswer {
-        let schedules = found.offered(self.request.demand(), self.now);
+        let schedules = found.offered(self.now);
         let candidate = |(found, schedule)| {
             let FoundHost { site, host, .. }: &FoundHost = found;
             Candidate { site, host, schedule }

@@ -1,11 +1,12 @@
 //! How much of the grid is reserved from now on, by resource.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, iter, sync::Arc};
 
 use axum::{Json, extract::State};
 use broker::{
     amount::Amount,
-    resources::ResourceName,
+    classes::name_at,
+    resources::{ResourceName, amount_of},
     schedule::{Occupancy, Schedule},
     time::{Span, Time, Window},
     view::Schedules,
@@ -86,15 +87,26 @@ fn sum_up(state: &ApiState, from: Time, step: Span, points: usize) -> Usage {
             let Schedules::Known(known) = site.schedules() else { return };
             for class in site.advert().hosts.classes() {
                 hosts += class.count();
-                let schedules: Vec<&Schedule> = class.names().filter_map(|host| known.by_host.get(&host)).collect();
+                let schedules: Vec<&Schedule> = class.names().filter_map(|host| known.schedules.host(&host)).collect();
                 for (name, capacity) in &class.host.capacity {
                     let sum = sums.entry(name.clone()).or_default();
                     sum.hosts += class.count();
                     sum.capacity += class.count() as u128 * u128::from(capacity.0);
                     sum.used.resize(points, 0);
                     for occupancy in schedules.iter().filter_map(|schedule| schedule.occupancy(name)) {
-                        add_use(&mut sum.used, occupancy, *capacity, from, step);
+                        add_use(&mut sum.used, occupancy, |amount| amount.min(*capacity).0.into(), from, step);
                     }
+                }
+            }
+            for (class, told) in known.schedules.classes() {
+                let first = name_at((class, Some(told.members)), 0).and_then(|host| site.advert().hosts.get(&host));
+                let Some(like) = first else { continue };
+                for ((name, amount), hosts) in
+                    told.used.uses().flat_map(|(used, hosts)| used.iter().zip(iter::repeat(hosts)))
+                {
+                    let Some(sum) = sums.get_mut(name) else { continue };
+                    let each = u128::from((*amount).min(amount_of(&like.capacity, name)).0);
+                    add_use(&mut sum.used, hosts, |hosts| u128::from(hosts.0) * each, from, step);
                 }
             }
         });
@@ -111,15 +123,15 @@ fn sum_up(state: &ApiState, from: Time, step: Span, points: usize) -> Usage {
     Usage { from, step_s: step.0, hosts, resources: resources.collect() }
 }
 
-/// Adds what is used of at most `capacity` to each step.
-fn add_use(used: &mut [u128], occupancy: &Occupancy, capacity: Amount, from: Time, step: Span) {
+/// Adds to each step what an occupancy means.
+fn add_use(used: &mut [u128], occupancy: &Occupancy, meant: impl Fn(Amount) -> u128, from: Time, step: Span) {
     let mut start = from;
     for sum in used {
         let window = Window::starting(start, step);
         let mut pieces = occupancy.segments(window).peekable();
         while let Some((at, amount)) = pieces.next() {
             let end = pieces.peek().map_or(window.end, |(next, _)| *next);
-            *sum += u128::from(amount.min(capacity).0) * u128::from(end.since(at).0);
+            *sum += meant(amount) * u128::from(end.since(at).0);
         }
         start = window.end;
     }
@@ -134,7 +146,7 @@ mod tests {
         let steps = [(Time(0), Amount(2)), (Time(15), Amount(9)), (Time(20), Amount(0))];
         let occupancy = Occupancy::from_steps(&steps).unwrap();
         let mut used = vec![0; 3];
-        add_use(&mut used, &occupancy, Amount(4), Time(5), Span(10));
+        add_use(&mut used, &occupancy, |amount| amount.min(Amount(4)).0.into(), Time(5), Span(10));
         assert_eq!(used, [2 * 10, 4 * 5, 0]);
     }
 }

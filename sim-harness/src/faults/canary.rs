@@ -123,6 +123,8 @@ pub enum Canary {
     PlannedBesidePromises,
     /// A site gives one host of a class to several seats at a time.
     BindTwice,
+    /// A site tells of one host of a class fewer than it books.
+    ClassMiscounted,
     /// A site does not write down which seats it has moved.
     WitnessForgotten,
     /// A site that starts again forgets which seats it has bound.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: drawn from generators of their own, by the number of the site, so that other seeds run as they would.
 
-use broker::{host::Host, ids::HostId, schedule::Schedule, time::Span};
+use broker::{classes::numbered, host::Host, ids::HostId, schedule::Schedule, time::Span};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -32,7 +32,7 @@ impl Classes {
     pub fn apply(&self, site: u64, hosts: &mut Vec<(Host, Schedule)>) -> Option<HostId> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64((self.seed ^ 1).wrapping_add(site));
         let (kind, _) = hosts.first().cloned().filter(|_| random.random_bool(0.5))?;
-        let class = HostId::new("class").ok()?;
+        let (class, _) = numbered(&kind.id)?;
         hosts.truncate(1);
         let more = (1..random.random_range(HOSTS))
             .map(|number| (Host { id: names::host(number), ..kind.clone() }, Schedule::default()));

@@ -12,7 +12,7 @@ use broker::{
     ledger::{BookingRecord, ChargedFor, Record},
     negotiation::{Decision, Negotiation, Purpose, Repair, RequestRecord},
     plan::Place,
-    protocol::{AttemptId, Grant, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{AttemptId, Grant, HoldRequest, RefusalReason, ScheduleChange, SiteAnswer, SiteRequest},
     receipt::Receipt,
     request::{Request, RequestDocument},
     resources::Amounts,
@@ -214,6 +214,15 @@ pub fn wait_too_long(record: &mut Record) {
         booking.wait = Span(booking.wait.0 + TOO_LONG.0);
         booking.window = booking.window.later(TOO_LONG);
         booking.grants.iter_mut().for_each(|grant| grant.window = grant.window.later(TOO_LONG));
+    }
+}
+
+/// What a site tells that leaves one host of a class out.
+pub fn miscount(changes: &mut [ScheduleChange]) {
+    for change in changes {
+        if let ScheduleChange::Class(change) = change {
+            change.hosts -= 1;
+        }
     }
 }
 

@@ -10,9 +10,8 @@ use broker::{
     ledger::{QueueOrder, ScheduleUpdateParts},
     negotiation::RequestRecord,
     plan::Seat,
-    protocol::{AttemptId, ChangeKind, Grant, LedgerVersion, ScheduleChange},
-    schedule::Schedule,
-    time::{Now, Span, Window},
+    protocol::{AttemptId, Grant, LedgerVersion, SiteSchedules},
+    time::{Now, Span, Time, Window},
 };
 
 use super::{lapses::Lapses, names, node::Node};
@@ -27,13 +26,23 @@ pub struct Shown {
     pub booked: BTreeMap<AttemptId, Vec<Grant>>,
 }
 
+/// Clocks differ by less; before this much after the true time nothing is compared, since each may have forgotten it.
+pub const FORGOTTEN: Span = Span(60);
+
+/// Schedules without what is before a time.
+pub fn after(schedules: &SiteSchedules, time: Time) -> SiteSchedules {
+    let mut schedules = schedules.clone();
+    schedules.forget_before(time);
+    schedules
+}
+
 /// Seats, each from when to when.
 pub type SeatWindows = Vec<(SeatNumber, Window)>;
 
 /// What was really so in a run.
 #[derive(Debug, Default)]
 pub struct Truth {
-    by_version: BTreeMap<(usize, LedgerVersion), BTreeMap<HostId, Schedule>>,
+    by_version: BTreeMap<(usize, LedgerVersion), SiteSchedules>,
     complete: BTreeSet<AttemptId>,
     /// Seats of requests that the owners of their hosts have taken away, each with its site, and its host or class.
     lost: BTreeSet<(RequestId, SeatNumber, usize, HostId)>,
@@ -66,35 +75,36 @@ pub struct Truth {
 impl Truth {
     /// Notes what the ledger of a site shows now.
     pub fn note(&mut self, node: usize, ledger: &SiteLedger, now: Now) {
-        self.by_version
-            .entry((node, ledger.version()))
-            .or_insert_with(|| ledger.snapshot(now).hosts.into_iter().collect());
+        self.by_version.entry((node, ledger.version())).or_insert_with(|| ledger.snapshot(now).schedules);
     }
 
-    /// Notes a version that the ledger of a site had in between: one event may publish several. What is wrong with it, in words.
-    pub fn note_published(&mut self, node: usize, update: &ScheduleUpdateParts) -> Result<(), String> {
+    /// Notes a version that the ledger of a site had in between: one event may publish several. What is wrong with it, in words: where it
+    /// was seen to show something else from a time on.
+    pub fn note_published(&mut self, node: usize, update: &ScheduleUpdateParts, from: Time) -> Result<(), String> {
         let to = LedgerVersion { change: update.from.change + update.changes.len() as u64, ..update.from };
-        if self.by_version.contains_key(&(node, to)) {
+        if update.changes.is_empty() && self.by_version.contains_key(&(node, to)) {
             return Ok(());
         }
         let known = self.by_version.get(&(node, update.from)).cloned();
-        let mut hosts = known.ok_or_else(|| format!("publishes changes of {:?}, which it never had", update.from))?;
-        for ScheduleChange { host, window, amounts, kind } in &update.changes {
-            let schedule = hosts.entry(host.clone()).or_default();
-            match kind {
-                ChangeKind::Added => schedule.add(*window, amounts),
-                ChangeKind::Removed => {
-                    let removed = schedule.remove(*window, amounts);
-                    removed.map_err(|_| format!("publishes that {host} has back what was not taken"))?;
-                }
+        let mut schedules =
+            known.ok_or_else(|| format!("publishes changes of {:?}, which it never had", update.from))?;
+        if let Some(change) = update.changes.iter().find(|change| !schedules.apply(change)) {
+            return Err(format!("publishes that what was not taken is given back: {change:?}"));
+        }
+        match self.by_version.get(&(node, to)) {
+            Some(shown) if after(shown, from) != after(&schedules, from) => {
+                Err(format!("publishes otherwise than it shows at {to:?}"))
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.by_version.insert((node, to), schedules);
+                Ok(())
             }
         }
-        self.by_version.insert((node, to), hosts);
-        Ok(())
     }
 
     /// What the ledger of a site showed at a version, if it ever had it.
-    pub fn at(&self, site: usize, version: LedgerVersion) -> Option<&BTreeMap<HostId, Schedule>> {
+    pub fn at(&self, site: usize, version: LedgerVersion) -> Option<&SiteSchedules> {
         self.by_version.get(&(site, version))
     }
 

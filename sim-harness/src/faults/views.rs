@@ -7,12 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
     demand::Demand,
-    ids::{HostId, RequestId, SiteId},
+    ids::{RequestId, SiteId},
     ledger::Books,
     negotiation::{Found, FoundHost},
-    protocol::{Advert, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
+    protocol::{Advert, ClassesLeft, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     resources::{ResourceName, amount_of},
-    schedule::Schedule,
     time::{Millis, Now},
     uplinks::Uplink,
     view::{Received, Schedules, SiteView},
@@ -142,10 +141,10 @@ impl Views {
             let snapshot = own.snapshot(now);
             uplinks.extend(own_uplink(own));
             found.quoting.extend(own.has_jobs_to_move().then(|| snapshot.site.clone()));
-            let mut schedules: BTreeMap<HostId, Schedule> = snapshot.hosts.into_iter().collect();
+            let mut left = ClassesLeft::default();
             for host in own.hosts() {
                 found.known_hosts += 1;
-                let schedule = schedules.remove(&host.host().id).unwrap_or_default();
+                let schedule = snapshot.schedules.next_of(host.host(), &mut left).into_owned();
                 let (site, host, version) = (snapshot.site.clone(), host.host().clone(), snapshot.version);
                 match needs.first_unmet(&site, &host) {
                     Some(unmet) => found.cut.add(unmet, 1),
@@ -166,12 +165,13 @@ impl Views {
             if fresh.is_none() {
                 missing.push(*index);
             }
+            let mut left = ClassesLeft::default();
             for host in view.advert().hosts.iter() {
                 found.known_hosts += 1;
                 if let Some(unmet) = needs.first_unmet(site, &host) {
                     found.cut.add(unmet, 1);
                 } else if let Some(known) = fresh {
-                    let schedule = known.by_host.get(&host.id).cloned().unwrap_or_default();
+                    let schedule = known.schedules.next_of(&host, &mut left).into_owned();
                     let site = site.clone();
                     found.hosts.push(FoundHost { site, host, schedule, version: known.version });
                 } else {

@@ -7,11 +7,11 @@
 use std::{mem, rc::Rc, sync::Arc};
 
 use broker::{
-    ids::{HostId, RequestId, SiteId},
+    ids::{RequestId, SiteId},
     ledger::{self, Books as _, ReplyToken, ScheduleUpdateParts},
     negotiation::{self, Decision, HandedPlan, Output, Purpose},
     plan::Place,
-    protocol::{AttemptId, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{AttemptId, RefusalReason, ScheduleChange, SiteAnswer, SiteRequest},
     request::Request,
     time::{Millis, Now},
     trust::Authorization,
@@ -29,6 +29,7 @@ use super::{
     message::{Body, Gossip, Message, Question},
     mutations, names,
     node::{Asker, Waiting},
+    truth::FORGOTTEN,
     user_actions,
     views::{Change, Search},
 };
@@ -118,14 +119,25 @@ impl Medium for World {
         self.write(node, actor, write);
     }
 
-    fn publish(&mut self, node: usize, update: ScheduleUpdateParts) {
-        let has = |host: &HostId| {
-            let hosts = self.grid.nodes[node].running().into_iter().flat_map(|running| running.machines.ledger.hosts());
-            host.is_uplink() || hosts.map(|books| &books.host().id).any(|id| id == host)
+    fn publish(&mut self, node: usize, mut update: ScheduleUpdateParts) {
+        if self.grid.canary == Some(Canary::ClassMiscounted) {
+            mutations::miscount(&mut update.changes);
+        }
+        let has = |change: &ScheduleChange| {
+            let running = self.grid.nodes[node].running().into_iter();
+            let mut hosts = running.flat_map(|running| running.machines.ledger.hosts());
+            match change {
+                ScheduleChange::Host(change) => {
+                    change.host.is_uplink() || hosts.any(|books| books.host().id == change.host)
+                }
+                ScheduleChange::Class(change) => hosts.any(|books| books.class() == Some(&change.class)),
+            }
         };
-        let unknown = update.changes.iter().find(|change| !has(&change.host));
-        let unknown = unknown.map(|change| format!("publishes a change of {}, which it does not have", change.host));
-        if let Err(what) = unknown.map_or(Ok(()), Err).and_then(|()| self.grid.truth.note_published(node, &update)) {
+        let unknown = update.changes.iter().find(|change| !has(change));
+        let unknown = unknown.map(|change| format!("publishes a change of what it does not have: {change:?}"));
+        let from = self.grid.utc() + FORGOTTEN;
+        let noted = unknown.map_or(Ok(()), Err).and_then(|()| self.grid.truth.note_published(node, &update, from));
+        if let Err(what) = noted {
             self.grid.violate("a ledger publishes what it does", None, format!("s{node} {what}"));
         }
         let advert = self.advert(node);

@@ -31,7 +31,7 @@ struct FreeHosts(SiteId);
 impl ScheduleSource for FreeHosts {
     fn snapshot(&self) -> ScheduleSnapshot {
         let version = LedgerVersion { incarnation: 1, change: 0 };
-        ScheduleSnapshot { site: self.0.clone(), version, hosts: Vec::new() }
+        ScheduleSnapshot { site: self.0.clone(), version, schedules: Default::default() }
     }
 }
 

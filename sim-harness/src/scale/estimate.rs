@@ -186,9 +186,14 @@ fn asked(sites: usize) -> f64 {
 /// What a view keeps of a site: its advert as it is read and as it was signed, and its schedules.
 fn view_bytes(site: &Site, now: Now) -> usize {
     let of_schedules = |snapshot: ScheduleSnapshot| {
-        let occupancies = snapshot.hosts.iter().flat_map(|(_, schedule)| schedule.occupancies());
-        let steps = occupancies.map(|(_, one)| size_of::<Occupancy>() + ENTRY_BYTES + one.steps().len() * STEP_BYTES);
-        snapshot.hosts.len() * MAP_BYTES + steps.sum::<usize>()
+        let (hosts, classes) = (snapshot.schedules.hosts(), snapshot.schedules.classes());
+        let of_hosts = hosts.flat_map(|(_, schedule)| schedule.occupancies()).map(|(_, one)| one);
+        let of_classes = classes.flat_map(|(_, class)| class.used.uses()).map(|(_, one)| one);
+        let uses = snapshot.schedules.classes().map(|(_, class)| class.used.uses().count());
+        let steps = of_hosts.chain(of_classes);
+        let steps = steps.map(|one| size_of::<Occupancy>() + ENTRY_BYTES + one.len() * STEP_BYTES);
+        let maps = snapshot.schedules.hosts().count() + snapshot.schedules.classes().count() + uses.sum::<usize>();
+        maps * MAP_BYTES + steps.sum::<usize>()
     };
     let schedules = site.ledger().map_or(0, |ledger| of_schedules(ledger.snapshot(now)));
     let hosts = site.advert.hosts.classes().len() * (size_of::<HostClass>() + 2 * MAP_BYTES);

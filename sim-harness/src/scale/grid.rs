@@ -231,7 +231,7 @@ impl Grid {
         let answer = if known == Some(snapshot.version) {
             WireAnswer::Unchanged(snapshot.version)
         } else {
-            WireAnswer::Schedules(WireSchedules::from_snapshot(snapshot.clone()).into())
+            WireAnswer::Schedules(WireSchedules::from_snapshot(&snapshot).into())
         };
         let as_of = self.now();
         let mail = Mail { from: site, to: node, bytes: answer_bytes(&answer), is_question: false, ..question };

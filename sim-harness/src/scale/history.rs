@@ -3,13 +3,10 @@
 //! Invariant: the changes of a run are all changes of the ledger in that run of the node; what was published went out as
 //! one gossip message each.
 
-use std::collections::BTreeMap;
-
 use broker::{
     ids::SiteId,
     ledger::ScheduleUpdateParts,
-    protocol::{ChangeKind, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
-    schedule::Schedule,
+    protocol::{LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
 };
 use discovery::outbox::advance;
 
@@ -93,21 +90,14 @@ impl History {
     pub fn snapshot_at(&self, site: &SiteId, at: Moment) -> Option<ScheduleSnapshot> {
         let run = self.run_at(at)?;
         let mut version = run.base.version;
-        let mut hosts: BTreeMap<_, Schedule> = run.base.hosts.iter().cloned().collect();
+        let mut schedules = run.base.schedules.clone();
         let changes = run.changes.iter().take_while(|(changed, _)| *changed <= at);
         for change in changes.flat_map(|(_, parts)| &parts.changes) {
-            let schedule = hosts.entry(change.host.clone()).or_default();
-            match change.kind {
-                ChangeKind::Added => schedule.add(change.window, &change.amounts),
-                ChangeKind::Removed => {
-                    let removed = schedule.remove(change.window, &change.amounts);
-                    debug_assert!(removed.is_ok(), "a ledger removes what it has added before");
-                }
-            }
+            let is_possible = schedules.apply(change);
+            debug_assert!(is_possible, "a ledger removes what it has added before");
             version.change += 1;
         }
-        let hosts = hosts.into_iter().filter(|(_, schedule)| !schedule.is_empty()).collect();
-        Some(ScheduleSnapshot { site: site.clone(), version, hosts })
+        Some(ScheduleSnapshot { site: site.clone(), version, schedules })
     }
 
     /// When the ledger went beyond `version`; none while it has not.

@@ -85,9 +85,12 @@ pub struct RunArgs {
     /// Of a hundred sites, how many stop within an hour and come back later.
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = value_parser!(u64).range(..=1_000))]
     pub churn: u64,
-    /// The hosts of a site are one class: alike, and named so.
+    /// The hosts of a site are one class: alike, named so, and bound late.
     #[arg(long)]
     pub alike: bool,
+    /// Requests take hosts whole.
+    #[arg(long)]
+    pub whole: bool,
     /// What lies between the sites.
     #[arg(long, value_enum, default_value_t = NetworkKind::Wan)]
     pub network: NetworkKind,

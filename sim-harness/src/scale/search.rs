@@ -5,12 +5,15 @@
 //! the DHT index that follows when the view is too small is not simulated: a view of thousands of hosts suffices here.
 //! Invariant: a host is handed out with a schedule that its site has sent, never with what it has at this moment.
 
-use std::{collections::BTreeSet, mem};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
 use broker::{
     demand::{Demand, HostNeeds},
     negotiation::FoundHost,
-    protocol::{LedgerVersion, ScheduleSnapshot},
+    protocol::{ClassesLeft, LedgerVersion, ScheduleSnapshot},
     time::Millis,
 };
 use discovery::{config::FIND_TIMEOUT, dht::find::ROUNDS_MAX};
@@ -42,6 +45,8 @@ pub struct Search {
     /// Hosts of the present round whose schedules are asked for, and their sites.
     sample: Vec<Place>,
     waiting: BTreeSet<usize>,
+    /// By site.
+    left: BTreeMap<usize, ClassesLeft>,
     found: Vec<FoundHost>,
     without_schedule: usize,
 }
@@ -69,6 +74,7 @@ impl Search {
             drawn: BTreeSet::new(),
             sample: Vec::new(),
             waiting: BTreeSet::new(),
+            left: BTreeMap::new(),
             found: Vec::new(),
             without_schedule: 0,
         }
@@ -88,7 +94,8 @@ impl Search {
         let mut round = Round::default();
         for place in self.draw(views, hosts, &demand.host_needs()) {
             if !self.waiting.contains(&place.0) {
-                match views.fresh_host(self.node, place, age_max) {
+                let left = self.left.entry(place.0).or_default();
+                match views.fresh_host(self.node, place, age_max, left) {
                     Ok((found, age)) => {
                         self.found.push(found);
                         round.ages_ms.extend(age.map(|age| age.0 as f64));
@@ -146,7 +153,8 @@ impl Search {
     pub fn receive(&mut self, position: usize, site: &Site, snapshot: &ScheduleSnapshot) {
         if self.waiting.remove(&position) {
             let places = self.sample.extract_if(.., |place| place.0 == position);
-            self.found.extend(places.map(|(_, host)| site.found_host(host, snapshot)));
+            let left = self.left.entry(position).or_default();
+            self.found.extend(places.map(|(_, host)| site.found_host(host, snapshot, left)));
         }
     }
 

@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use broker::{
-    classes::hosts_of_class,
+    classes::{hosts_of_class, numbered},
     features::Features,
     host::Host,
     ids::{RequestId, SiteId},
     ledger::{LedgerLimits, ScheduleUpdateParts},
     negotiation::{FoundHost, Negotiation, NegotiationSettings, Purpose},
-    protocol::{Advert, AttemptId, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
+    protocol::{Advert, AttemptId, ClassesLeft, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
     trust::testing,
 };
@@ -28,7 +28,7 @@ use discovery::{
 use super::{
     chance::drawn,
     history::{History, Published},
-    options::{BEGIN, HOSTS_PER_SITE_MAX, Settings, clocks},
+    options::{BEGIN, HOSTS_PER_SITE_MAX, RunArgs, Settings, clocks},
     sizes::{self, SOME_TIME_MS},
 };
 use crate::engine::{Disk, Machines, Moment, Setup, SiteLedger};
@@ -152,25 +152,25 @@ impl Site {
             is_publishing: false,
             id,
         };
-        site.start(settings.run.seed, BEGIN);
+        site.start(&settings.run, BEGIN);
         site
     }
 
     /// Starts the node with what is on its disk.
-    pub fn start(&mut self, seed: u64, at: Moment) {
+    pub fn start(&mut self, run: &RunArgs, at: Moment) {
         self.disk.incarnation = at.ms();
         self.disk_free_at = at;
         let setup = Setup {
             site: self.id.clone(),
             hosts: self.hosts.clone(),
-            class: None,
+            class: run.alike.then(|| numbered(&self.hosts.first()?.0.id)).flatten().map(|(class, _)| class),
             gate: testing::open_gate().into(),
             limits: LedgerLimits::default(),
             negotiation: NegotiationSettings::default(),
             receipts: None,
             book_fault: None,
         };
-        let seed_of = |place| drawn([seed, at.0 as u64, place]);
+        let seed_of = |place| drawn([run.seed, at.0 as u64, place]);
         let (machines, misfits) = Machines::open(setup, &self.disk, self.disk.kept(), true, seed_of, clocks(at));
         debug_assert!(misfits.is_empty(), "the hosts of a site stay as they are");
         let base = machines.ledger.snapshot(clocks(at));
@@ -207,10 +207,9 @@ impl Site {
     }
 
     /// A host with its schedule in a snapshot of this site's ledger.
-    pub fn found_host(&self, host: usize, snapshot: &ScheduleSnapshot) -> FoundHost {
+    pub fn found_host(&self, host: usize, snapshot: &ScheduleSnapshot, left: &mut ClassesLeft) -> FoundHost {
         let host = self.hosts[host].0.clone();
-        let schedule = snapshot.hosts.iter().find(|(of, _)| *of == host.id).map(|(_, schedule)| schedule.clone());
-        let (site, schedule) = (self.id.clone(), schedule.unwrap_or_default());
+        let (site, schedule) = (self.id.clone(), snapshot.schedules.next_of(&host, left).into_owned());
         FoundHost { site, host, schedule, version: snapshot.version }
     }
 
@@ -244,7 +243,7 @@ impl Site {
 
     fn measure_schedules(&mut self, at: Moment) {
         if let Some(ledger) = self.ledger() {
-            let schedules = WireSchedules::from_snapshot(ledger.snapshot(clocks(at)));
+            let schedules = WireSchedules::from_snapshot(&ledger.snapshot(clocks(at)));
             self.schedules_bytes = sizes::answer_bytes(&WireAnswer::Schedules(schedules.into()));
         }
     }

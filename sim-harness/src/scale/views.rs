@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 use broker::{
     demand::HostNeeds,
     negotiation::FoundHost,
-    protocol::LedgerVersion,
+    protocol::{ClassesLeft, LedgerVersion},
     time::Millis,
     view::{Received, Schedules, SiteView},
 };
@@ -83,11 +83,12 @@ impl Views<'_> {
         node: usize,
         place: Place,
         age_max: Millis,
+        left: &mut ClassesLeft,
     ) -> Result<(FoundHost, Option<Millis>), Option<LedgerVersion>> {
         let now = self.now.millis();
         if node == place.0 {
             let own = self.sites[node].ledger().map(|ledger| ledger.snapshot(clocks(self.now))).ok_or(None)?;
-            return Ok((self.sites[node].found_host(place.1, &own), None));
+            return Ok((self.sites[node].found_host(place.1, &own, left), None));
         }
         let view = self.of(node, place.0).ok_or(None)?;
         let Some(known) = view.fresh_schedules(now, age_max) else {
@@ -97,7 +98,7 @@ impl Views<'_> {
             });
         };
         let (site, host) = (self.sites[place.0].id.clone(), self.sites[place.0].hosts[place.1].0.clone());
-        let schedule = known.by_host.get(&host.id).cloned().unwrap_or_default();
+        let schedule = known.schedules.next_of(&host, left).into_owned();
         Ok((FoundHost { site, host, schedule, version: known.version }, Some(now - known.learnt)))
     }
 

@@ -19,7 +19,8 @@ use broker::{
     negotiation::{self, Found, Negotiation, NegotiationSettings, Outcome, Output, Purpose, RequestRecord, Stage},
     plan::Plan,
     protocol::{AttemptId, LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
-    request::Request,
+    request::{Request, RequestDocument},
+    resources::Amounts,
     time::{Millis, Now, Span},
     trust::testing,
 };
@@ -62,6 +63,13 @@ const LEFT_S: Range<u64> = 60..1_200;
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// A change that is not published for so long is not waited for.
 const PUBLISHED_WITHIN: Duration = Duration::from_secs(60);
+
+/// The same, of whole hosts.
+fn whole(request: Request) -> Request {
+    let (per_host, total) = (Amounts::new(), Amounts::new());
+    let document = RequestDocument { exclusive: true, per_host, total, ..RequestDocument::from(request) };
+    Request::try_from(document).expect("hosts without amounts may be taken whole")
+}
 
 /// One request.
 #[derive(Debug)]
@@ -111,6 +119,7 @@ impl World {
         let snapshot = generate::free_grid(seed, settings.hosts);
         let pool = generate::requests(seed, settings.run.hosts_per_request, POOL, Kind::Collective, &snapshot)
             .context(BadUsage::new("--hosts-per-request"))?;
+        let pool = if settings.run.whole { pool.into_iter().map(whole).collect() } else { pool };
         let dealt = deal(snapshot, settings.sites).into_iter().enumerate();
         let sites = dealt.map(|(position, dealt)| {
             let mut hosts: Vec<_> = dealt.hosts.into_iter().map(|entry| (entry.host, entry.schedule)).collect();
@@ -471,8 +480,8 @@ impl World {
 
     /// A node starts with what is on its disk.
     fn start(&mut self, site: usize) {
-        let (seed, now) = (self.grid.settings.run.seed, self.now());
-        self.grid.sites[site].start(seed, now);
+        let (run, now) = (self.grid.settings.run.clone(), self.now());
+        self.grid.sites[site].start(&run, now);
         self.perform_ledger(site);
         let ids: Vec<_> = self.grid.sites[site].disk.requests.keys().cloned().collect();
         for id in ids {

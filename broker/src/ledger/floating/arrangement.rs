@@ -12,7 +12,7 @@ use crate::{
         seating::{Floater, Seating, Spot},
     },
     plan::Place,
-    protocol::{AttemptId, ChangeKind, Grant},
+    protocol::{AttemptId, Grant},
     tariff::Tariff,
 };
 
@@ -196,10 +196,7 @@ impl<B: Books> Ledger<B> {
     /// Moves seats to the hosts of an arrangement, which has to be of the present state, and publishes it.
     pub(in crate::ledger) fn make_moves(&mut self, arrangement: &Arrangement) {
         let (before, after) = self.move_seats(arrangement);
-        if !before.is_empty() {
-            self.publish(&before, ChangeKind::Removed);
-            self.publish(&after, ChangeKind::Added);
-        }
+        self.tell(before.iter().chain(&after));
     }
 
     /// Moves seats and publishes nothing: the reserved ones, before and after. While a ledger takes in its bookings anew, nobody

@@ -42,6 +42,11 @@ impl Floating {
         Floating { by_start: BTreeSet::new(), unwritten: BTreeSet::new(), seen: now }
     }
 
+    /// When the ledger was last called.
+    pub(super) fn seen(&self) -> Time {
+        self.seen.utc
+    }
+
     pub(super) fn insert(&mut self, booking: &Booking) {
         self.by_start.extend(binds_from(booking).map(|start| (start, booking.attempt.clone())));
     }

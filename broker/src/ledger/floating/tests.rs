@@ -1,9 +1,6 @@
 //! Floating seats: what is promised is kept through moves, restarts and hosts that go; what is bound stays; whole hosts are exact.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
@@ -18,8 +15,7 @@ use crate::{
     amount::Amount,
     binding::{Answer, Need, Seat, Witness},
     ids::SeatNumber,
-    negotiation::{Found, FoundHost},
-    protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{ClassesLeft, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::ResourceName,
     schedule::Schedule,
@@ -37,7 +33,7 @@ pub(in crate::ledger) fn books(numbers: impl IntoIterator<Item = usize>) -> Vec<
     numbers.into_iter().map(|number| one(number).in_class(Some(class()))).collect()
 }
 
-pub(super) fn open(
+pub(in crate::ledger) fn open(
     hosts: Vec<HostLedger>,
     incarnation: u64,
     kept: Vec<BookingRecord>,
@@ -106,7 +102,7 @@ pub(super) fn book(ledger: &mut Ledger, disk: &mut Disk, now: Now, hold: HoldReq
     told(ledger, disk, now, SiteRequest::Book { hold, incarnation })
 }
 
-pub(super) fn place(ledger: &Ledger, of: &str) -> Place {
+pub(in crate::ledger) fn place(ledger: &Ledger, of: &str) -> Place {
     let booking = ledger.bookings().find(|booking| booking.attempt.request.as_str() == of).unwrap();
     booking.grants[0].place.clone()
 }
@@ -492,17 +488,9 @@ proptest! {
 
 /// The hosts of a class as a coordinator's planner sees them.
 fn shown(ledger: &Ledger, now: Now) -> Vec<(HostId, Schedule)> {
-    let snapshot: BTreeMap<HostId, Schedule> = ledger.snapshot(now).hosts.into_iter().collect();
-    let found = |books: &HostLedger| FoundHost {
-        site: id("site"),
-        host: books.host().clone(),
-        schedule: snapshot.get(&books.host().id).cloned().unwrap_or_default(),
-        version: ledger.version(),
-    };
-    let found = Found { hosts: ledger.hosts().map(found).collect(), ..Found::default() };
-    let request: Request = serde_json::from_str(r#"{"hosts":1,"duration":1}"#).unwrap();
-    let schedules = found.offered(request.demand(), now.utc).into_iter().map(Cow::into_owned);
-    found.hosts.iter().map(|found| found.host.id.clone()).zip(schedules).collect()
+    let (schedules, mut left) = (ledger.snapshot(now).schedules, ClassesLeft::default());
+    let hosts = ledger.hosts().map(HostLedger::host);
+    hosts.map(|host| (host.id.clone(), schedules.next_of(host, &mut left).into_owned())).collect()
 }
 
 proptest! {
@@ -510,7 +498,7 @@ proptest! {
     /// What a planner sees free of a class is what its ledger gives: so many whole hosts for a window as are never needed in it together,
     /// whichever are named, and not one more.
     #[test]
-    fn a_ledger_gives_what_levels_show(
+    fn a_ledger_gives_what_it_shows_by_count(
         steps in prop::collection::vec((0_u8..8, 1_usize..5, 0_i64..60, 1_u64..40), 1..30),
     ) {
         let hosts = 4;

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     ids::RequestId,
-    protocol::{AttemptId, ChangeKind, Grant, RefusalReason},
+    protocol::{AttemptId, Grant, RefusalReason},
     quality::{PlanError, RESOURCES_MAX},
     time::{Millis, Now, Span, Time, Window},
 };
@@ -345,7 +345,7 @@ impl<B: Books> Ledger<B> {
             self.admit((&wanted, None), None, None).map_err(promised)?;
             if !self.may_stop(&attempt) {
                 self.reserve(&more);
-                self.publish(&more, ChangeKind::Added);
+                self.tell(&more);
             }
             if let Some(mut booking) = self.end(&attempt) {
                 booking.grants.iter_mut().for_each(|grant| grant.window.end = grant.window.end + longer);

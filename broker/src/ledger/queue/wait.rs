@@ -16,7 +16,7 @@ use crate::{
         Booking, Books, Ledger,
         floating::{Arrangement, Wanted},
     },
-    protocol::{AttemptId, ChangeKind, Grant, HoldRequest, hull},
+    protocol::{AttemptId, Grant, HoldRequest, hull},
     request::StartWindow,
     time::{Now, Span, Time, Window},
     trust::Permit,
@@ -264,11 +264,11 @@ impl<B: Books> Ledger<B> {
         let last = bookings.iter().rfind(|booking| !booking.wait.is_zero()).cloned();
         for (booking, before) in bookings.into_iter().zip(taken) {
             let after = self.rest_of(now, &booking);
-            if !booking.wait.is_zero() {
-                self.publish(before, ChangeKind::Removed);
-                self.publish(&after, ChangeKind::Added);
-            }
+            let waits = !booking.wait.is_zero();
             self.put_in(booking, &after);
+            if waits {
+                self.tell(before.iter().chain(&after));
+            }
         }
         if let Some(last) = last {
             self.persist(&last);

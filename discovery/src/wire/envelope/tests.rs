@@ -8,7 +8,7 @@ use broker::{
     features::{FEATURES_MAX, Feature, Features},
     host::Host,
     ids::HostId,
-    protocol::{ChangeKind, LedgerVersion, ScheduleChange},
+    protocol::{ChangeKind, HostChange, LedgerVersion, ScheduleChange},
     resources::ResourceName,
     time::{Time, Window},
 };
@@ -56,12 +56,12 @@ fn advert(site: &SiteId) -> Advert {
 }
 
 fn update(site: &SiteId, changes: usize) -> ScheduleUpdate {
-    let change = ScheduleChange {
+    let change = ScheduleChange::Host(HostChange {
         host: HostId::new("h1").unwrap(),
         window: Window { start: Time(10), end: Time(20) },
         amounts: host("h1").capacity,
         kind: ChangeKind::Added,
-    };
+    });
     ScheduleUpdate { site: site.clone(), from: LedgerVersion::default(), changes: vec![change; changes] }
 }
 
@@ -116,6 +116,7 @@ fn an_update_is_held_to_its_own_smaller_size() {
     assert!(open(&small, terms(&grid())).is_ok());
     let mut long = update(me.site_id(), 512);
     for change in &mut long.changes {
+        let ScheduleChange::Host(change) = change else { continue };
         change.host = HostId::new(&"x".repeat(120)).unwrap();
     }
     assert_eq!(seal(&me, &grid(), stamp(1), Payload::Update(long)), None);

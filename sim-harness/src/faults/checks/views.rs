@@ -2,29 +2,16 @@
 //!
 //! Invariant: a view never goes back to an earlier version.
 
-use std::collections::BTreeMap;
+use broker::{ids::HostId, protocol::LedgerVersion, view::Schedules};
 
-use broker::{
-    ids::HostId,
-    protocol::LedgerVersion,
-    schedule::Schedule,
-    time::{Span, Time},
-    view::Schedules,
+use super::super::{
+    grid::Grid,
+    truth::{FORGOTTEN, after},
+    views::known_version,
 };
-
-use super::super::{grid::Grid, views::known_version};
-
-/// Clocks differ by less; before this much after the true time nothing is compared, since each may have forgotten it.
-const FORGOTTEN: Span = Span(60);
 
 fn shown(version: LedgerVersion) -> String {
     format!("version {}.{}", version.incarnation, version.change)
-}
-
-fn after(schedule: &Schedule, time: Time) -> Schedule {
-    let mut schedule = schedule.clone();
-    schedule.forget_before(time);
-    schedule
 }
 
 /// The view that `node` has of `site` has changed; before, it showed version `before`.
@@ -36,12 +23,13 @@ pub fn check_view(grid: &mut Grid, node: usize, site: usize, before: Option<Ledg
         let before = before.map_or_else(|| "nothing".to_owned(), shown);
         Some(format!("went back from {before} to {}", shown(known.version)))
     } else if let Some(truth) = grid.truth.at(site, known.version) {
-        let of = |schedules: &BTreeMap<HostId, Schedule>, host| {
-            schedules.get(host).map(|schedule| after(schedule, from)).unwrap_or_default()
-        };
-        let mut hosts = truth.keys().chain(known.by_host.keys());
-        let differs = hosts.find(|host| of(truth, host) != of(&known.by_host, host));
-        differs.map(|host| format!("shows {host} otherwise than the site did at {}", shown(known.version)))
+        let (truth, believed) = (after(truth, from), after(&known.schedules, from));
+        let hosts = truth.hosts().chain(believed.hosts()).map(|(host, _)| host);
+        let hosts = hosts.filter(|host| truth.host(host) != believed.host(host));
+        let of_class = |(one, other): (_, _)| (one != other).then_some(one);
+        let classes = truth.classes().zip(believed.classes()).filter_map(of_class).map(|(class, _)| class);
+        let differs = (truth != believed).then(|| hosts.chain(classes).next().map_or("other classes", HostId::as_str));
+        differs.map(|what| format!("shows {what} otherwise than the site did at {}", shown(known.version)))
     } else {
         Some(format!("shows {}, which the site never had", shown(known.version)))
     };

@@ -93,7 +93,8 @@ fn check_opened(grid: &GridId, opened: Opened) {
                 features: Features::own(),
             };
             let mut view = SiteView::new(advert, Millis(0), opened.remaining);
-            let snapshot = broker::protocol::ScheduleSnapshot { site, version: update.from, hosts: Vec::new() };
+            let snapshot =
+                broker::protocol::ScheduleSnapshot { site, version: update.from, schedules: Default::default() };
             view.receive_snapshot(snapshot, Millis(0));
             view.receive_update(&update, Millis(1));
             view.forget_before(Time(1_000));

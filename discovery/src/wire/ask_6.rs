@@ -1,4 +1,4 @@
-//! Version 5 of the protocol of direct requests: the kinds, and what is in their bodies.
+//! Version 6 of the protocol of direct requests: the kinds, and what is in their bodies.
 //!
 //! Invariant: the numbers and the order of what is in a body are the format (`golden.rs` has their bytes).
 
@@ -15,7 +15,7 @@ use super::{
 
 /// The version.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask5;
+pub struct Ask6;
 
 macro_rules! kinds {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $kind:ident = $number:literal,)* }) => {
@@ -89,9 +89,9 @@ type Part = (u16, Vec<u8>);
 /// Longest text of a refusal that is read, in characters.
 const REFUSAL_TEXT_MAX: usize = 300;
 
-impl AskVersion for Ask5 {
+impl AskVersion for Ask6 {
     fn number(&self) -> u16 {
-        5
+        6
     }
 
     fn knows_request(&self, kind: u16) -> bool {
