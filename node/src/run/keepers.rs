@@ -113,13 +113,8 @@ pub enum RunError {
     #[error("run {0} of this seat was started before")]
     Known(RunNumber),
     /// The number was used, or may have been.
-    #[error("run {run} of this seat is not started: its numbers were used up to {last}, take a higher one")]
-    Used {
-        /// The number of the order.
-        run: RunNumber,
-        /// The highest that the seat has seen.
-        last: RunNumber,
-    },
+    #[error("run {0} of this seat is not started: that number was used, or is too low to tell; take a higher one")]
+    Used(RunNumber),
     /// There are too many.
     #[error("{what} has {count} runs already; fetch the ends of some (kolo logs) or end them")]
     Full {
@@ -214,12 +209,14 @@ impl Keepers {
         let id = RunId::of(task);
         let directory = self.directory(&id);
         let seat = self.seat(&id);
-        if let Some(last) = Last::read(&seat)?.filter(|last| last.run >= id.run) {
+        let mut last = Last::read(&seat)?.unwrap_or_default();
+        if last.has_seen(id.run) {
             let is_this = directory.task().is_ok_and(|known| known.order == task.order);
-            return Err(if is_this { RunError::Known(id.run) } else { RunError::Used { run: id.run, last: last.run } });
+            return Err(if is_this { RunError::Known(id.run) } else { RunError::Used(id.run) });
         }
         self.make_room(&seat, now)?;
-        Last::new(id.run, task.deadline, now).write(&seat)?;
+        last.add(id.run, task.deadline, now);
+        last.write(&seat)?;
         let mut task = task.clone();
         if !task.order.ssh_keys.is_empty() {
             self.settle(&seat, &mut task)?;

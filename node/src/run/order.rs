@@ -3,7 +3,11 @@
 //! Invariant: a [`RunOrder`] that passed [`RunOrder::check`] can be given to the operating system as it stands: no text is too long or
 //! holds a zero byte. Whether its user may run it here and now is decided elsewhere.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use broker::{
     ids::{RequestId, SeatNumber, SiteId},
@@ -33,10 +37,19 @@ pub const IMAGE_BYTES_MAX: usize = 512;
 /// What the names of variables begin with that the site sets.
 pub const OWN_VARIABLES: &str = "KOLO_";
 
-/// Which run of a seat. A user counts up; a number that is not above all that the seat has seen is never run.
+/// Which run of a seat. A user counts up; a number that the seat has seen, or may have, is never run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunNumber(pub u64);
+
+impl RunNumber {
+    /// The number of a run that is ordered now: microseconds, so that hardly any two of a user are the same.
+    #[must_use]
+    pub fn now() -> RunNumber {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        RunNumber(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+    }
+}
 
 impl fmt::Display for RunNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -199,6 +199,23 @@ fn whoever_looks_at_the_output_and_leaves_changes_nothing() {
 }
 
 #[test]
+fn several_commands_that_begin_at_once_on_the_same_seats_all_run() {
+    let (first, _second) = two();
+    let id = detached(&first, &["-N", "2", "--total", "cpu=5", "-t", "1h"], "sleep 100");
+    let begin = |number: usize| {
+        let mut kolo = kolo_run(&first, &["--in", &id], &["echo", &number.to_string()]);
+        kolo.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let begun: Vec<_> = (0..8).map(begin).collect();
+    for (number, command) in begun.into_iter().enumerate() {
+        let ended = command.wait_with_output().unwrap();
+        let out = String::from_utf8_lossy(&ended.stdout);
+        assert_eq!(sorted(&out), [format!("[0] {number}"), format!("[1] {number}")], "{ended:?}");
+        assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    }
+}
+
+#[test]
 fn nobody_else_runs_and_nobody_runs_before_or_after_the_window() {
     let directory = shared();
     let (first, second) = two_with(directory.path());

@@ -32,7 +32,6 @@ use crate::{
         signing,
     },
     run::{RunNumber, files::order::Patterns, opening::Wish, peers::order::PeerSeat},
-    runtime::clock::unix_ms,
     text::safe::safe,
 };
 
@@ -147,7 +146,7 @@ fn run_in(
         send(&courier, &hosts, sent)?;
     }
     // Others may have begun runs meanwhile.
-    let number = RunNumber(unix_ms());
+    let number = RunNumber::now();
     let courier = Courier { run: Some(number), ..courier };
     let terms = terms(args, sent);
     let each = many.and_then(Many::handed_out);

@@ -3,13 +3,7 @@
 //! It is a run whose command is the site's own SSH server. Invariant: `ssh` sees nothing of the server before the key that the server has named
 //! is in the file of known hosts.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
 use broker::time::Time;
 
@@ -25,7 +19,7 @@ use crate::{
         exit::Exit,
         output::remark,
         run::{
-            job::{JobEnd, Terms, code},
+            job::{JobEnd, Terms},
             printer::Printer,
             seat::nonce,
         },
@@ -33,13 +27,7 @@ use crate::{
         signing,
     },
     run::{RunNumber, RunOrder, opening::Wish, ssh::host_key},
-    runtime::clock::unix_ms,
 };
-
-/// How often a session is begun anew that was refused at once: another one of the same moment may have a higher number.
-const TRIES: usize = 3;
-/// What takes longer was not refused at once.
-const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// Runs the command.
 ///
@@ -54,25 +42,19 @@ pub fn run(context: &mut Context, args: &SshProxyArgs) -> Result<Exit, CliError>
     let (grid, opener) = signing::opener(context, &client, &args.keys.key)?;
     let known_hosts = ssh::known_hosts(context)?;
     let terms = Terms { ends_with_user: true, ..Terms::default() };
-    for left in (0..TRIES).rev() {
-        let begun = Instant::now();
-        let common = Common {
-            client: &client,
-            opener: &opener,
-            terms: &terms,
-            stdin: StdinTo::First,
-            each: None,
-            follows: true,
-            takes_end: true,
-            printer: Some(printer(known_hosts.clone(), ssh::alias(&view, host))?),
-        };
-        let order = order(&grid, &view, host, &identity.public)?;
-        match seats::run(&common, &[host], vec![Wish::Start(Box::new(order))]) {
-            Err(error) if left > 0 && error.exit() == Exit::Run(code::NOT_READY) && begun.elapsed() < AT_ONCE => {}
-            ended => return Ok(end_of(ended?)),
-        }
-    }
-    Ok(Exit::Run(code::NOT_READY))
+    let common = Common {
+        client: &client,
+        opener: &opener,
+        terms: &terms,
+        stdin: StdinTo::First,
+        each: None,
+        follows: true,
+        takes_end: true,
+        printer: Some(printer(known_hosts, ssh::alias(&view, host))?),
+    };
+    let order = order(&grid, &view, host, &identity.public)?;
+    let end = seats::run(&common, &[host], vec![Wish::Start(Box::new(order))])?;
+    Ok(end_of(end))
 }
 
 fn end_of(end: JobEnd) -> Exit {
@@ -87,7 +69,7 @@ fn order(grid: &str, view: &RequestView, host: &ReservedHost, key: &str) -> Resu
         site: host.site.clone(),
         request: view.id.clone(),
         seat: host.seat,
-        run: RunNumber(unix_ms()),
+        run: RunNumber::now(),
         rank: 0,
         hosts: run_orders::host_names(&[host]),
         peers: None,
