@@ -32,6 +32,8 @@ pub struct KnownSchedules {
     pub has_gap: bool,
     /// The schedules.
     pub schedules: SiteSchedules,
+    /// What was before this time is forgotten.
+    forgotten: Time,
 }
 
 /// One site in the view.
@@ -134,6 +136,7 @@ impl SiteView {
             learnt: now,
             has_gap,
             schedules: snapshot.schedules,
+            forgotten: Time::ZERO,
         });
         if has_gap { Received::Gap } else { Received::Applied }
     }
@@ -154,7 +157,7 @@ impl SiteView {
         }
         let skip = usize::try_from(known.version.change - update.from.change).unwrap_or(usize::MAX);
         for change in update.changes.iter().skip(skip) {
-            if !known.schedules.apply(change) {
+            if !known.schedules.apply(change, known.forgotten) {
                 known.has_gap = true;
                 return Received::Gap;
             }
@@ -191,6 +194,7 @@ impl SiteView {
     pub fn forget_before(&mut self, now: Time) {
         if let Schedules::Known(known) = &mut self.schedules {
             known.schedules.forget_before(now);
+            known.forgotten = known.forgotten.max(now);
         }
     }
 }

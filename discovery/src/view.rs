@@ -201,6 +201,19 @@ impl SharedView {
             .collect()
     }
 
+    /// What the hosts of the site's classes have, without hosts that are known to be in use.
+    pub(crate) fn without(&self, site: &SiteId, hosts: &BTreeSet<(SiteId, HostId)>) -> ClassesLeft {
+        let mut left = ClassesLeft::default();
+        let of_site = hosts.iter().filter(|(of, _)| of == site);
+        self.with_site(site, |view| {
+            let Schedules::Known(known) = view.schedules() else { return };
+            for host in of_site.filter_map(|(_, host)| view.advert().hosts.get(host)) {
+                known.schedules.pass_over(&host, &mut left);
+            }
+        });
+        left
+    }
+
     fn host_with(
         &self,
         (site, host): (&SiteId, &HostId),

@@ -1,8 +1,9 @@
 //! What other sites have been told of the schedules, and what they are told next: where the books differ from it.
 //!
-//! Invariant: after every event it is, from the present on, what the books show. A host of a class whose seats are bound late is counted in
-//! its class, unless something is pinned to it that has not begun: then it is told by its name until that begins. So a seat that moves
-//! within a class changes what is told only where hosts have different things in use.
+//! Invariant: after every event others have been told what the books show from the present on. A host of a class whose seats are bound late
+//! is counted in its class, unless something is pinned to it that has not begun: then it is told by its name until that begins; so is one
+//! with own work that the owner has configured. So a seat that moves within a class changes what is told only where hosts have different
+//! things in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +31,8 @@ pub(super) struct Told {
     named: BTreeSet<HostId>,
     /// When what is pinned to a host of these classes begins.
     pins: BTreeMap<HostId, Vec<Time>>,
+    /// From when on others were told of the last changes.
+    latest: Time,
 }
 
 /// A piece of time with what was used in it before, and what is.
@@ -74,7 +77,8 @@ impl Told {
 
     /// Notes that a reservation gives back what it had.
     pub(super) fn unpin(&mut self, grant: &Grant) {
-        let Some(pins) = self.pins.get_mut(grant.host()) else { return };
+        let Place::Host(host) = &grant.place else { return };
+        let Some(pins) = self.pins.get_mut(host) else { return };
         if let Some(at) = pins.iter().position(|start| *start == grant.window.start) {
             pins.swap_remove(at);
         }
@@ -94,7 +98,7 @@ impl Told {
     }
 
     /// Tells from the present on what a host shows, as far as it may have changed in the window.
-    fn tell<B: Books>(&mut self, books: &B, present: Time, window: Window, news: &mut News) {
+    fn follow<B: Books>(&mut self, books: &B, present: Time, window: Window, news: &mut News) {
         let host = &books.host().id;
         let class = self.class_of(host).cloned();
         let is_pinned = self.pins.get(host).is_some_and(|starts| starts.iter().any(|start| *start > present));
@@ -139,8 +143,21 @@ impl Told {
         }
     }
 
-    /// Whether this is, from `time` on, what the books show.
-    fn check<B: Books>(&self, hosts: &BTreeMap<HostId, B>, uplink: Option<&B>, time: Time) -> Result<(), String> {
+    /// Whether this is, from `time` on, what the books show, and what of these grants is pinned has its pin.
+    fn check<'g, B: Books>(
+        &self,
+        (hosts, uplink): (&BTreeMap<HostId, B>, Option<&B>),
+        mut shown: impl Iterator<Item = &'g Grant>,
+        time: Time,
+    ) -> Result<(), String> {
+        let is_pinned = |grant: &Grant| {
+            let Place::Host(host) = &grant.place else { return true };
+            let has_pin = || self.pins.get(host).is_some_and(|starts| starts.contains(&grant.window.start));
+            self.class_of(host).is_none() || grant.window.start <= time || has_pin()
+        };
+        if let Some(grant) = shown.find(|grant| !is_pinned(grant)) {
+            return Err(format!("{} is not known to be pinned at {:?}", grant.host(), grant.window));
+        }
         let after = |schedule: Option<&Schedule>| {
             let mut schedule = schedule.cloned().unwrap_or_default();
             schedule.forget_before(time);
@@ -297,14 +314,14 @@ fn differences(old: &Schedule, new: &Schedule, window: Window) -> Vec<Piece> {
 impl<B: Books> Ledger<B> {
     /// Begins anew: others fetch all that the books show.
     pub(super) fn tell_anew(&mut self) {
-        let mut told = Told::of(self.hosts.values());
         let present = self.present();
+        let mut told = Told { latest: present, ..Told::of(self.hosts.values()) };
         for booking in self.bookings.values().filter(|booking| self.is_shown(booking)) {
             booking.grants.iter().for_each(|grant| told.pin(grant, present));
         }
         let mut news = News::default();
         let always = Window { start: present, end: Time(i64::MAX) };
-        self.units().for_each(|books| told.tell(books, present, always, &mut news));
+        self.units().for_each(|books| told.follow(books, present, always, &mut news));
         told.count(&news.into_changes());
         self.told = told;
     }
@@ -328,11 +345,12 @@ impl<B: Books> Ledger<B> {
 
     fn tell_of(&mut self, windows: BTreeMap<HostId, Window>) {
         let present = self.present();
+        self.told.latest = present;
         let mut news = News::default();
         for (host, window) in windows {
             let books = if host.is_uplink() { self.uplink.as_ref() } else { self.hosts.get(&host) };
             if let Some(books) = books {
-                self.told.tell(books, present, window, &mut news);
+                self.told.follow(books, present, window, &mut news);
             }
         }
         let changes = news.into_changes();
@@ -345,9 +363,9 @@ impl<B: Books> Ledger<B> {
         self.outputs.push_back(Output::Publish(ScheduleUpdateParts { from, changes }));
     }
 
-    /// From when on others are told of changes: what is over is not given back.
+    /// From when on others are told of changes: what is over is not given back. It never goes back, as the clock may.
     pub(super) fn present(&self) -> Time {
-        self.floating.seen().max(self.forgotten)
+        self.floating.seen().max(self.forgotten).max(self.told.latest)
     }
 
     /// The schedules as other nodes see them: without holds, from the present on, and without hosts that are free.
@@ -364,6 +382,7 @@ impl<B: Books> Ledger<B> {
 
     pub(super) fn check_told(&self) -> Result<(), String> {
         let from = self.present().max(self.settled_before);
-        self.told.check(&self.hosts, self.uplink.as_ref(), from)
+        let shown = self.bookings.values().filter(|booking| self.is_shown(booking));
+        self.told.check((&self.hosts, self.uplink.as_ref()), shown.flat_map(|booking| &booking.grants), from)
     }
 }

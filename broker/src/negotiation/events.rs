@@ -8,7 +8,7 @@ use super::{
     reservation::Reservation,
 };
 use crate::{
-    ids::SiteId,
+    ids::{HostId, SiteId},
     plan::Plan,
     protocol::{SiteAnswer, SiteRequest},
     time::Millis,
@@ -67,6 +67,15 @@ pub enum Event {
     },
 }
 
+/// What a find leaves out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Excluded {
+    /// Sites that did not answer in an earlier attempt, or have refused for good.
+    pub sites: BTreeSet<SiteId>,
+    /// Hosts, which are known to be in use: the view may show them so for this very request.
+    pub hosts: BTreeSet<(SiteId, HostId)>,
+}
+
 /// An effect that a negotiation asks for; effects are carried out in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
@@ -78,8 +87,8 @@ pub enum Output {
         enough: usize,
         /// The seed of the sample.
         seed: u64,
-        /// Sites that did not answer in an earlier attempt.
-        exclude: BTreeSet<SiteId>,
+        /// What is not wanted.
+        exclude: Excluded,
     },
     /// Write this before letting any later output out.
     Persist(Box<RequestRecord>),

@@ -146,7 +146,7 @@ fn what_a_full_link_has_shown_is_minded_by_the_next_plan() {
     run.answer("a", Purpose::Hold, held(7));
     run.answer("b", Purpose::Hold, refused(full, state(used(60), Vec::new())));
     let excluded = run.outputs.iter().find_map(|output| match output {
-        Output::Find { exclude, .. } => Some(exclude.iter().map(ToString::to_string).collect::<Vec<_>>()),
+        Output::Find { exclude, .. } => Some(exclude.sites.iter().map(ToString::to_string).collect::<Vec<_>>()),
         _ => None,
     });
     assert_eq!(excluded, Some(vec!["b".to_owned()]));

@@ -77,7 +77,7 @@ use self::{
     search::{Next, Search},
 };
 pub use self::{
-    events::{Event, Output, Purpose, Stage},
+    events::{Event, Excluded, Output, Purpose, Stage},
     found::{Found, FoundHost},
     handed_in::{HandedPlan, HandedSeat, PlanMisfit},
     history::{AttemptReport, History, QuoteReport, ReportedAnswer, Round, RoundOutcome, SiteReport, WithoutBudget},

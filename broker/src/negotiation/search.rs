@@ -10,7 +10,7 @@ use std::{borrow::Cow, collections::BTreeSet};
 use rand::{Rng, RngExt};
 
 use super::{
-    Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, WithoutBudget,
+    Excluded, Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, WithoutBudget,
     found::offered,
     lessons::{Holds, Lessons},
     quotes::Proposal,
@@ -207,7 +207,8 @@ impl Search {
                 (count, if self.is_thorough { count } else { demand.seats() + avoid })
             }
         };
-        Output::Find { count, enough, seed, exclude: self.lessons.excluded().cloned().collect() }
+        let exclude = Excluded { sites: self.lessons.excluded().cloned().collect(), hosts: self.problem.avoid.clone() };
+        Output::Find { count, enough, seed, exclude }
     }
 
     fn hosts_to_ask_for(&self) -> usize {

@@ -213,7 +213,7 @@ impl Run {
     /// The outputs in short, in order.
     pub(super) fn wanted(&self) -> Vec<String> {
         let short = |output: &Output| match output {
-            Output::Find { exclude, .. } => format!("find, without {exclude:?}"),
+            Output::Find { exclude, .. } => format!("find, without {:?}", exclude.sites),
             Output::Persist(record) => {
                 let decision = match &record.decision {
                     Decision::Open => "open",

@@ -143,11 +143,13 @@ impl SiteSchedules {
         self.by_class.iter()
     }
 
-    /// How many steps all schedules have. A set of amounts of a class counts as [`USE_STEPS`] more, since it takes as much memory.
+    /// How many steps all schedules have. A set of amounts of a class counts as [`USE_STEPS`] more, and as many for each amount, since it
+    /// takes as much memory.
     #[must_use]
     pub fn len(&self) -> usize {
         let of_hosts = self.by_host.values().flat_map(Schedule::occupancies).map(|(_, occupancy)| occupancy.len());
-        let of_classes = self.by_class.values().map(|class| class.used.len() + USE_STEPS * class.used.uses().count());
+        let of_uses = |class: &ClassSchedules| class.used.uses().map(|(used, _)| steps_of_use(used)).sum::<usize>();
+        let of_classes = self.by_class.values().map(|class| class.used.len() + of_uses(class));
         of_hosts.chain(of_classes).sum()
     }
 
@@ -164,21 +166,33 @@ impl SiteSchedules {
         if let Some(own) = self.by_host.get(&host.id) {
             return Cow::Borrowed(own);
         }
-        let counted = self.class_of(&host.id).filter(|(_, class)| !class.used.is_empty());
-        let Some((name, class)) = counted else { return Cow::Owned(Schedule::default()) };
-        let left = match left.0.get_mut(name) {
-            Some(left) => left,
-            None => {
-                let hosts = self.counted_in(name, class);
-                let used = class.used.spread(&host.capacity, hosts);
-                left.0.entry(name.clone()).or_insert(Left { free: hosts - used.len(), used })
-            }
-        };
+        let Some(left) = self.left_of(host, left) else { return Cow::Owned(Schedule::default()) };
         if left.free > 0 {
             left.free -= 1;
             return Cow::Owned(Schedule::default());
         }
         Cow::Owned(left.used.pop().unwrap_or_default())
+    }
+
+    /// Leaves out a host that is known to be in use; of one that is counted in its class the schedule of which most is used.
+    pub fn pass_over(&self, host: &Host, left: &mut ClassesLeft) {
+        let Some(left) = self.left_of(host, left).filter(|_| !self.by_host.contains_key(&host.id)) else { return };
+        if left.used.is_empty() {
+            left.free = left.free.saturating_sub(1);
+        } else {
+            left.used.remove(0);
+        }
+    }
+
+    /// What is left of the class of a host; none when nothing of one is in use.
+    fn left_of<'l>(&self, host: &Host, left: &'l mut ClassesLeft) -> Option<&'l mut Left> {
+        let (name, class) = self.class_of(&host.id).filter(|(_, class)| !class.used.is_empty())?;
+        if !left.0.contains_key(name) {
+            let hosts = self.counted_in(name, class);
+            let used = class.used.spread(&host.capacity, hosts);
+            left.0.insert(name.clone(), Left { free: hosts - used.len(), used });
+        }
+        left.0.get_mut(name)
     }
 
     /// How many hosts of the class are told by count.
@@ -196,28 +210,32 @@ impl SiteSchedules {
         class.members.contains(number).then_some((name, class))
     }
 
-    /// Takes a change in; whether it can be. A site that takes away what it never had contradicts itself: what we believe of it is worth
-    /// nothing.
-    pub fn apply(&mut self, change: &ScheduleChange) -> bool {
+    /// Takes in what a change says of the time from `from` on, before which all is forgotten; whether it can be. A site that takes away what
+    /// it never had contradicts itself: what we believe of it is worth nothing.
+    pub fn apply(&mut self, change: &ScheduleChange, from: Time) -> bool {
+        let window = Window { start: change.window().start.max(from), ..change.window() };
+        if window.start >= window.end {
+            return true;
+        }
         match change {
-            ScheduleChange::Host(HostChange { host, window, amounts, kind }) => {
+            ScheduleChange::Host(HostChange { host, amounts, kind, .. }) => {
                 let schedule = self.by_host.entry(host.clone()).or_default();
                 let is_possible = match kind {
                     ChangeKind::Added => {
-                        schedule.add(*window, amounts);
+                        schedule.add(window, amounts);
                         true
                     }
-                    ChangeKind::Removed => schedule.remove(*window, amounts).is_ok(),
+                    ChangeKind::Removed => schedule.remove(window, amounts).is_ok(),
                 };
                 if schedule.is_empty() {
                     self.by_host.remove(host);
                 }
                 is_possible
             }
-            ScheduleChange::Class(ClassChange { class, window, hosts, before, after }) => {
+            ScheduleChange::Class(ClassChange { class, hosts, before, after, .. }) => {
                 let hosts = Amount(u64::from(*hosts));
                 let known = self.by_class.get_mut(class);
-                known.is_some_and(|class| class.used.exchange(*window, hosts, (before, after)).is_ok())
+                known.is_some_and(|class| class.used.exchange(window, hosts, (before, after)).is_ok())
             }
         }
     }
@@ -233,7 +251,11 @@ impl SiteSchedules {
 }
 
 /// See [`SiteSchedules::len`].
-pub const USE_STEPS: usize = 32;
+pub const USE_STEPS: usize = 16;
+
+fn steps_of_use(used: &Amounts) -> usize {
+    USE_STEPS * (1 + used.len())
+}
 
 impl ScheduleChange {
     /// By how much a change makes [`SiteSchedules::len`] larger at most.
@@ -241,7 +263,7 @@ impl ScheduleChange {
     pub fn len_max(&self) -> usize {
         match self {
             ScheduleChange::Host(change) => 2 * change.amounts.len(),
-            ScheduleChange::Class(_) => 2 + 2 + USE_STEPS,
+            ScheduleChange::Class(change) => 2 + 2 + steps_of_use(&change.after),
         }
     }
 

@@ -1,9 +1,9 @@
 //! What is used of the hosts of a class, by count: which of them it is used on is not told.
 //!
 //! Invariant: no set of amounts is kept that nothing uses at any time, so two of these are equal exactly when they say the same of
-//! every second. What is told of seats that take whole hosts is exact: a class has a host for one more of them unless all are in use
-//! at one second of its window, since a seat that has not begun can have any host. Where seats share hosts it is a hint: which amounts
-//! follow each other on one host is not told.
+//! every second. What is told of seats that take whole hosts is exact as long as those that have not begun can have any host: a class has
+//! one for one more of them unless all are in use at one second of its window. Where seats share hosts it is a hint: which amounts follow
+//! each other on one host is not told.
 
 use std::{cmp::Reverse, collections::BTreeMap, iter, mem};
 
@@ -60,21 +60,26 @@ impl ClassOccupancy {
         Ok(())
     }
 
-    /// Schedules of as many hosts as it takes, at most `hosts_max`, which together use at each second what is counted. Uses that take more
-    /// than half of one resource of the `capacity`, no two of which go on one host, are moved to the first hosts at every second, so that as many others
-    /// are free throughout a window as are free at its busiest second. A smaller one stays on its host, and of those that change at one
-    /// second as few hosts change as can be.
+    /// Schedules of as many hosts as it takes, at most `hosts_max`, which together use at each second what is counted. Uses that take
+    /// more than half of one resource of the `capacity`, no two of which go on one host, are moved to the first hosts at every second, so
+    /// that as many others are free throughout a window as are free at its busiest second. A smaller one stays on its host, and of those
+    /// that change at one second as few hosts change as can be. Where that is more than [`WORK_MAX`], all hosts look taken from there on.
     #[must_use]
     pub fn spread(&self, capacity: &Amounts, hosts_max: usize) -> Vec<Schedule> {
-        let uses: Vec<&Amounts> = self.by_use.keys().collect();
+        let mut uses: Vec<(&Amounts, &Occupancy)> = self.by_use.iter().collect();
+        uses.sort_by_cached_key(|(used, _)| Reverse((weight(used), *used)));
         let mut steps: Vec<(Time, usize, u64)> = Vec::with_capacity(self.len());
-        for (number, hosts) in self.by_use.values().enumerate() {
+        for (number, (_, hosts)) in uses.iter().enumerate() {
             steps.extend(hosts.iter().map(|(time, hosts)| (time, number, hosts.0)));
         }
         steps.sort_unstable();
+        let uses: Vec<&Amounts> = uses.into_iter().map(|(used, _)| used).collect();
         let mut spread = Spread::new(&uses, capacity, hosts_max);
         for at_once in steps.chunk_by(|one, next| one.0 == next.0) {
-            spread.change(at_once);
+            if !spread.change(at_once) {
+                spread.close(at_once[0].0, capacity);
+                break;
+            }
         }
         spread.schedules
     }
@@ -100,6 +105,11 @@ impl ClassOccupancy {
     }
 }
 
+/// Most work that a spread is worth: a step of a schedule is [`LOOKS`], as many looks at one host or use are one. So it has no more steps than
+/// a site may tell.
+const WORK_MAX: usize = 1 << 22;
+const LOOKS: usize = 16;
+
 /// Hosts with what is used of them, as [`ClassOccupancy::spread`] goes through time.
 struct Spread<'a> {
     uses: &'a [&'a Amounts],
@@ -111,6 +121,7 @@ struct Spread<'a> {
     /// The use of each host, since when.
     hosts: Vec<Option<(usize, Time)>>,
     schedules: Vec<Schedule>,
+    work_left: usize,
 }
 
 impl<'a> Spread<'a> {
@@ -127,23 +138,46 @@ impl<'a> Spread<'a> {
             counts: vec![0; uses.len()],
             hosts: Vec::new(),
             schedules: Vec::new(),
+            work_left: WORK_MAX,
         }
     }
 
-    /// From a time on, so many hosts have these uses.
-    fn change(&mut self, at_once: &[(Time, usize, u64)]) {
-        let Some((now, ..)) = at_once.first().copied() else { return };
+    /// Whether there is so much work left, which is then done.
+    fn may(&mut self, work: usize) -> bool {
+        let left = self.work_left.checked_sub(work);
+        self.work_left = left.unwrap_or_default();
+        left.is_some()
+    }
+
+    /// From a time on, all hosts look taken.
+    fn close(&mut self, now: Time, capacity: &Amounts) {
+        (0..self.hosts.len()).for_each(|at| self.set(at, None, now));
+        self.schedules.resize(self.hosts_max, Schedule::default());
+        let rest = Window { start: now, end: Time(i64::MAX) };
+        self.schedules.iter_mut().for_each(|schedule| schedule.add(rest, capacity));
+    }
+
+    /// From a time on, so many hosts have these uses; whether that is not too much work.
+    fn change(&mut self, at_once: &[(Time, usize, u64)]) -> bool {
+        let Some((now, ..)) = at_once.first().copied() else { return true };
+        if !self.may(1 + (self.uses.len() + self.hosts.len() * (1 + at_once.len())) / LOOKS) {
+            return false;
+        }
         let (mut gone, mut new): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
         for (_, used, hosts) in at_once {
             let hosts = usize::try_from(*hosts).unwrap_or(usize::MAX).min(self.hosts_max);
             let before = mem::replace(&mut self.counts[*used], hosts);
             if !self.is_whole[*used] {
                 let less = before.saturating_sub(hosts);
-                new.extend(iter::repeat_n(*used, hosts.saturating_sub(before)));
+                let more = hosts.saturating_sub(before).min(self.hosts_max - new.len());
+                new.extend(iter::repeat_n(*used, more));
                 let there =
                     self.hosts.iter().enumerate().rev().filter(|(_, host)| host.is_some_and(|(is, _)| is == *used));
                 gone.extend(there.map(|(at, _)| at).take(less));
             }
+        }
+        if !self.may(gone.len() * new.len() / LOOKS) {
+            return false;
         }
         // A seat that begins or ends on a host leaves the others there: of two uses one has all of the other.
         let has_all = |one: &Amounts, other: &Amounts| other.iter().all(|(name, used)| amount_of(one, name) >= *used);
@@ -161,13 +195,14 @@ impl<'a> Spread<'a> {
         }
         gone.into_iter().for_each(|at| self.set(at, None, now));
         self.place(&new, now);
+        self.work_left > 0
     }
 
     /// Gives the first hosts without smaller uses the whole ones, and the next ones these.
     fn place(&mut self, new: &[usize], now: Time) {
         let whole = (0..self.uses.len()).filter(|used| self.is_whole[*used]);
-        let mut whole: Vec<usize> = whole.flat_map(|used| iter::repeat_n(used, self.counts[used])).collect();
-        whole.sort_by_key(|used| Reverse(weight(self.uses[*used])));
+        let whole = whole.flat_map(|used| iter::repeat_n(used, self.counts[used]));
+        let whole: Vec<usize> = whole.take(self.hosts_max).collect();
         let mut next = whole.iter().chain(new);
         let mut at = 0;
         while at < self.hosts_max {
@@ -193,7 +228,10 @@ impl<'a> Spread<'a> {
         }
         match self.hosts[at] {
             Some((before, _)) if Some(before) == used => return,
-            Some((before, since)) => self.schedules[at].add(Window { start: since, end: now }, self.uses[before]),
+            Some((before, since)) => {
+                self.may(LOOKS * self.uses[before].len());
+                self.schedules[at].add(Window { start: since, end: now }, self.uses[before]);
+            }
             None => {}
         }
         self.hosts[at] = used.map(|used| (used, now));
@@ -312,5 +350,24 @@ mod tests {
         });
         assert_eq!(spread, expected);
         assert_eq!(class.spread(&amounts(20, 20), 1).len(), 1, "of a site that counts more hosts than it has");
+    }
+
+    /// A site that tells of all its hosts another use at each second.
+    #[test]
+    fn what_is_too_much_to_spread_looks_taken() {
+        let (hosts, seconds) = (1_000, 2_000_i64);
+        let window = |second| Window { start: Time(second), end: Time(second + 1) };
+        let mut class = ClassOccupancy::default();
+        for second in 0..seconds {
+            let used = amounts(11 + (second % 2).unsigned_abs(), 1);
+            class.exchange(window(second), Amount(hosts), (&Amounts::new(), &used)).unwrap();
+        }
+        let spread = class.spread(&amounts(20, 20), 500);
+        let peak =
+            |second| spread.iter().map(|one| one.peak(&ResourceName::new("cpu").unwrap(), window(second)).0).min();
+        assert_eq!((spread.len(), peak(0), peak(1)), (500, Some(11), Some(12)));
+        assert_eq!(peak(seconds + 5), Some(20), "beyond the bound");
+        let steps: usize = spread.iter().flat_map(Schedule::occupancies).map(|(_, one)| one.len()).sum();
+        assert!(steps * LOOKS < 2 * WORK_MAX, "{steps}");
     }
 }

@@ -1,7 +1,8 @@
 //! Schedules: how much of each resource of one host is reserved over time.
 //!
-//! [`Occupancy`] is one resource's step function, [`Schedule`] holds all of a host, [`ClassOccupancy`] counts hosts that are alike. Invariant: a schedule keeps no
-//! resource that is never used, so two schedules are equal exactly when they say the same of every second.
+//! [`Occupancy`] is one resource's step function, [`Schedule`] holds all of a host, [`ClassOccupancy`] counts hosts
+//! that are alike. Invariant: a schedule keeps no resource that is never used, so two schedules are equal exactly when they say the same of
+//! every second.
 
 mod block;
 mod class;

@@ -68,7 +68,7 @@ fn history(choices: &[(u8, u8, u8, bool)]) -> History {
             standing.push(added.clone());
             added
         };
-        assert!(schedules.apply(&change), "{change:?}");
+        assert!(schedules.apply(&change, Time::ZERO), "{change:?}");
         history.changes.push(change);
         history.snapshots.push(snapshot(index + 1, &schedules));
     }

@@ -19,7 +19,7 @@ use broker::{
     features::{Feature, Features},
     host::Host,
     ids::{HostId, SiteId},
-    negotiation::FoundHost,
+    negotiation::{Excluded, FoundHost},
     protocol::{Advert, ClassesLeft},
     time::Millis,
 };
@@ -50,8 +50,8 @@ pub struct Query {
     pub max_schedule_age: Millis,
     /// How long the find may take.
     pub timeout: Millis,
-    /// Sites to leave out.
-    pub exclude: BTreeSet<SiteId>,
+    /// What to leave out.
+    pub exclude: Excluded,
 }
 
 /// What was found.
@@ -233,7 +233,10 @@ impl Finder {
             aside(sample.len(), || {
                 for (site, host) in sample {
                     let view = &self.shared().view;
-                    let left = left.entry(site.clone()).or_default();
+                    let left = left.entry(site.clone()).or_insert_with(|| view.without(&site, &query.exclude.hosts));
+                    if query.exclude.hosts.contains(&(site.clone(), host.clone())) {
+                        continue;
+                    }
                     let fresh = view.fresh_host((&site, &host), now, age_max, left);
                     match fresh.or_else(|| view.host_since((&site, &host), now, started, left)) {
                         Some(view) => {
@@ -396,7 +399,7 @@ fn matching(view: &SharedView, query: &Query) -> Matching {
         let unmet = match needs.first_unmet(site, host) {
             // Candidates come first, since a host that nobody asked for says nothing about what is left out.
             Some(Unmet::Candidates) => Some(Constraint::Need(Unmet::Candidates)),
-            _ if query.exclude.contains(site) => Some(Constraint::NotExcluded),
+            _ if query.exclude.sites.contains(site) => Some(Constraint::NotExcluded),
             unmet => match advert.features.lacks(&features) {
                 Some(feature) => Some(Constraint::Feature(feature.clone())),
                 None => unmet.map(Constraint::Need),

@@ -100,7 +100,7 @@ async fn a_sample_is_told_by_its_seed_and_says_what_was_cut() {
         one.cut.iter().map(|(constraint, hosts)| (constraint.to_string(), *hosts)).collect();
     assert_eq!(cut, [("attribute arch=x86_64".to_owned(), 5), ("per_host cpu>=2".to_owned(), 3)]);
 
-    query.exclude.insert(node.discovery.site_id().clone());
+    query.exclude.sites.insert(node.discovery.site_id().clone());
     let found = node.discovery.find(query, 1).await;
     assert!(found.hosts.is_empty());
     assert_eq!(found.cut, [(Constraint::NotExcluded, 28)]);

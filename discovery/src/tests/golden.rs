@@ -158,14 +158,18 @@ fn reasons() -> Vec<RefusalReason> {
     ]
 }
 
+/// The schedules of a host, and of a class of which five hosts are in use.
+fn snapshot() -> ScheduleSnapshot {
+    let mut used = ClassOccupancy::default();
+    used.exchange(hour(), Amount(5), (&Amounts::new(), &amounts(4))).unwrap();
+    let class = (HostId::new("n").unwrap(), ClassSchedules { members: Members { first: 1, count: 64 }, used });
+    let schedules = SiteSchedules::new([(HostId::new("h1").unwrap(), schedule())], [class]);
+    ScheduleSnapshot { site: site_id(), version: version(), schedules }
+}
+
 fn answers() -> Vec<WireAnswer> {
     let host = HostId::new("h1").unwrap();
     let (attempt, window, grants) = (attempt(), hour(), grants());
-    let mut used = ClassOccupancy::default();
-    used.exchange(window, Amount(5), (&Amounts::new(), &amounts(4))).unwrap();
-    let class = (HostId::new("n").unwrap(), ClassSchedules { members: Members { first: 1, count: 64 }, used });
-    let schedules = SiteSchedules::new([(host.clone(), schedule())], [class]);
-    let snapshot = ScheduleSnapshot { site: site_id(), version: version(), schedules };
     let statuses = [AttemptStatus::Pending, AttemptStatus::Confirmed, AttemptStatus::Aborted, AttemptStatus::Unknown];
     let state = HostState { host: host.clone(), schedule: schedule(), held: vec![(window, amounts(5))] };
     let refused = |reason| SiteAnswer::Refused(Refusal { reason, version: version(), hosts: vec![state.clone()] });
@@ -214,7 +218,7 @@ fn answers() -> Vec<WireAnswer> {
         .chain(statuses.map(|booking| SiteAnswer::Status { decision: Some(booking), booking }))
         .chain(reasons().into_iter().chain(rules).map(refused));
     let others = [
-        WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(&snapshot))),
+        WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(&snapshot()))),
         WireAnswer::Adverts { envelopes: vec![vec![1, 2, 3]], is_complete: false },
         WireAnswer::Unchanged(version()),
         WireAnswer::Revocations { revocations: vec![vec![4, 5]], total: 7 },

@@ -189,7 +189,7 @@ fn query(count: usize) -> Query {
         demand: demand(RequestDocument { per_host: amounts(1000), ..RequestDocument::default() }),
         max_schedule_age: Millis(60_000),
         timeout: Millis(5_000),
-        exclude: BTreeSet::new(),
+        exclude: Default::default(),
     }
 }
 

@@ -41,7 +41,7 @@ pub const CHANGES_MAX: usize = 1024;
 /// Most steps of all schedules of one site; at 16 bytes each, 4 MiB.
 pub const STEPS_PER_SITE_MAX: usize = 1 << 18;
 /// Most sets of amounts of all classes of one site that are told by count.
-pub const USES_PER_SITE_MAX: usize = STEPS_PER_SITE_MAX / USE_STEPS;
+pub const USES_PER_SITE_MAX: usize = STEPS_PER_SITE_MAX / (2 * USE_STEPS);
 /// Largest number in a ledger version; far beyond any ledger, and far from overflow.
 const VERSION_MAX: u64 = 1 << 53;
 

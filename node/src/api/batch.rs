@@ -13,11 +13,13 @@ use broker::{
     batch::{self, BatchAnswer, BatchLine, BatchObjective, Given, Options, Order, PolicyError, Watch, policy_named},
     demand::Demand,
     ids::{HostId, RequestId, SiteId},
+    negotiation::{Excluded, FoundHost},
     offline::{Asked, OfflinePlanner},
     phases::Phase,
+    protocol::ClassesLeft,
     request::{Request, RequestDocument, RequestError},
     snapshot::{GridSnapshot, SnapshotHost, SnapshotSite},
-    time::Time,
+    time::{Millis, Time},
     uplinks::Uplink,
 };
 use serde::{Deserialize, Serialize};
@@ -253,7 +255,7 @@ async fn find_hosts(state: &ApiState, demands: Vec<Demand>, multiplier: usize, n
         let demand = &kind.0;
         let counts = (count, count.min(demand.seats()));
         let age_max = driver::MAX_SCHEDULE_AGE;
-        let found = driver::find(&state.discovery, demand, counts, rand::random(), BTreeSet::new(), age_max).await;
+        let found = driver::find(&state.discovery, demand, counts, rand::random(), Excluded::default(), age_max).await;
         let mut new = 0;
         for host in found.hosts {
             let name = (host.site.clone(), host.host.id.clone());
@@ -262,6 +264,17 @@ async fn find_hosts(state: &ApiState, demands: Vec<Demand>, multiplier: usize, n
                 hosts.insert(name, SnapshotHost { site: host.site, host: host.host, schedule });
                 new += 1;
             }
+        }
+    }
+    // Of one class the finds show the same free hosts under several names.
+    let view = state.discovery.view();
+    let mut left: BTreeMap<SiteId, ClassesLeft> = BTreeMap::new();
+    for ((site, host), found) in &mut hosts {
+        let left = left.entry(site.clone()).or_default();
+        if let Some(known) = view.host_since((site, host), state.discovery.now(), Millis(0), left) {
+            let (site, host) = (found.site.clone(), found.host.clone());
+            let known = FoundHost { site, host, schedule: known.schedule, version: known.version };
+            found.schedule = known.offered(now).into_owned();
         }
     }
     hosts.into_values().collect()

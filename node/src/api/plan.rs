@@ -1,16 +1,12 @@
 //! A plan on the live view: the phases up to V, and nothing is held.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
 use broker::{
     cost::Cost,
     ids::{HostId, RequestId, ShapeNumber, SiteId},
-    negotiation::FoundHost,
+    negotiation::{Excluded, FoundHost},
     phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch},
     plan::{ObjectiveValue, PlanOutcome},
     request::Request,
@@ -171,7 +167,7 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
             None => wanted.seats().saturating_mul(multiplier as usize),
         };
         let age_max = driver::MAX_SCHEDULE_AGE;
-        let found = driver::find(&state.discovery, &wanted, (count, count), seed, BTreeSet::new(), age_max).await;
+        let found = driver::find(&state.discovery, &wanted, (count, count), seed, Excluded::default(), age_max).await;
         let schedules = found.offered(now.utc);
         let candidate = |(found, schedule)| {
             let FoundHost { site, host, .. }: &FoundHost = found;

@@ -1,7 +1,7 @@
 //! When could I have this, and how many hosts could I get: looks at all starts of a window on the live view. Nothing is
 //! held.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use axum::{Json, extract::State};
 use broker::{
@@ -9,7 +9,7 @@ use broker::{
     cost::Cost,
     demand::Demand,
     ids::ShapeNumber,
-    negotiation::{Found, FoundHost},
+    negotiation::{Excluded, Found, FoundHost},
     phases::{self, Candidate, FrontPoint, Job},
     plan::{Plan, PlanOutcome},
     request::{Effort, ObjectiveKind, Request, RequestDocument},
@@ -192,7 +192,7 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     let seed = rand::random();
     let counts = (HOSTS_MAX, request.seats_max());
     let age_max = driver::MAX_SCHEDULE_AGE;
-    let found = driver::find(&state.discovery, &request.widest(), counts, seed, BTreeSet::new(), age_max).await;
+    let found = driver::find(&state.discovery, &request.widest(), counts, seed, Excluded::default(), age_max).await;
     let effort = request.effort().unwrap_or(settings.effort);
     let question = Question { mode, at, request: &request, now: now.utc, window: (earliest, latest), effort, seed };
     let answer = || question.answer(&state, &found);

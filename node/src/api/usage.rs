@@ -106,7 +106,13 @@ fn sum_up(state: &ApiState, from: Time, step: Span, points: usize) -> Usage {
                 {
                     let Some(sum) = sums.get_mut(name) else { continue };
                     let each = u128::from((*amount).min(amount_of(&like.capacity, name)).0);
-                    add_use(&mut sum.used, hosts, |hosts| u128::from(hosts.0) * each, from, step);
+                    add_use(
+                        &mut sum.used,
+                        hosts,
+                        |hosts| u128::from(hosts.0.min(told.members.count.into())) * each,
+                        from,
+                        step,
+                    );
                 }
             }
         });

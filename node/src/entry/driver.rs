@@ -3,12 +3,12 @@
 //! Invariant: a record is on disk before any later output leaves; the status that participants get changes after the write
 //! and before the messages.
 
-use std::{collections::BTreeSet, future::Future, sync::Arc, time::Instant};
+use std::{future::Future, sync::Arc, time::Instant};
 
 use broker::{
     demand::Demand,
     ids::SiteId,
-    negotiation::{Event, Found, Negotiation, Output, RequestRecord},
+    negotiation::{Event, Excluded, Found, Negotiation, Output, RequestRecord},
     phases::{Phase, PhaseStopwatch},
     protocol::SiteRequest,
     reason::CutCounts,
@@ -287,12 +287,13 @@ impl Coordinator {
         demand: &Demand,
         (count, enough): (usize, usize),
         seed: u64,
-        exclude: BTreeSet<SiteId>,
+        exclude: Excluded,
         age_max: Millis,
     ) -> Found {
         let silent = self.discovery.silent_sites(SILENCE_REMEMBERED);
-        if !silent.is_subset(&exclude) {
-            let without = exclude.union(&silent).cloned().collect();
+        if !silent.is_subset(&exclude.sites) {
+            let sites = exclude.sites.union(&silent).cloned().collect();
+            let without = Excluded { sites, ..exclude.clone() };
             let found = find(&self.discovery, demand, (count, enough), seed, without, age_max).await;
             if found.hosts.len() >= enough {
                 return found;
@@ -308,7 +309,7 @@ pub async fn find(
     demand: &Demand,
     (count, enough): (usize, usize),
     seed: u64,
-    exclude: BTreeSet<SiteId>,
+    exclude: Excluded,
     age_max: Millis,
 ) -> Found {
     let query =

@@ -3,7 +3,7 @@
 //!
 //! Invariant: planning draws nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use broker::{
     batch::{self, Options as BatchOptions, Watch, policy_named},
@@ -63,7 +63,7 @@ pub fn place(drawn: &Drawn, grid: &Grid, node: usize, requests: Vec<(u64, Reques
     let requests: Vec<(u64, Request)> = requests.into_iter().filter_map(timed).collect();
     let (mut hosts, mut uplinks) = (BTreeMap::new(), BTreeMap::new());
     for (_, request) in &requests {
-        let found = running.find(&request.widest(), &BTreeSet::new(), now).0;
+        let found = running.find(&request.widest(), &Default::default(), now).0;
         uplinks.extend(found.uplinks.iter().map(|(site, link)| (site.clone(), link.clone())));
         for found in found.hosts {
             let schedule = found.offered(now.utc).into_owned();

@@ -2,8 +2,6 @@
 //!
 //! Invariant: draws nothing, so that seeds without such plans run as they would.
 
-use std::collections::BTreeSet;
-
 use broker::{
     negotiation::{HandedPlan, HandedSeat, PlanMisfit},
     phases::{Candidate, Job},
@@ -22,7 +20,7 @@ pub fn plan(grid: &mut Grid, statement: &RequestStatement, starts: (Time, Time))
     let node = (0..grid.nodes.len()).rev().find(|node| grid.nodes[*node].running().is_some())?;
     let (now, running) = (grid.clock(node), grid.nodes[node].running()?);
     let request = &statement.request;
-    let found = running.find(&request.widest(), &BTreeSet::new(), now).0.hosts;
+    let found = running.find(&request.widest(), &Default::default(), now).0.hosts;
     let candidates: Vec<Candidate<'_>> = found
         .iter()
         .map(|found| Candidate { site: &found.site, host: &found.host, schedule: &found.schedule })
@@ -48,7 +46,7 @@ pub fn checked(
 ) -> Result<Plan, PlanMisfit> {
     let now = grid.clock(node);
     let demand = statement.request.widest();
-    let find = |running: &Running| running.find(&demand, &BTreeSet::new(), now).0.hosts;
+    let find = |running: &Running| running.find(&demand, &Default::default(), now).0.hosts;
     let found = grid.nodes[node].running().map(find).unwrap_or_default();
     let agreed = |seat: &HandedSeat, window| {
         let host = found.iter().find(|found| found.site == seat.site && found.host.id == seat.host);

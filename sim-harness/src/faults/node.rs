@@ -14,7 +14,7 @@ use broker::{
     host::Host,
     ids::{HostId, RequestId, SeatNumber, SiteId},
     ledger::{BookingRecord, LedgerLimits},
-    negotiation::{Found, NegotiationSettings, Outcome, Purpose, RequestRecord, Stage},
+    negotiation::{Excluded, Found, NegotiationSettings, Outcome, Purpose, RequestRecord, Stage},
     protocol::{AttemptId, Grant},
     schedule::Schedule,
     time::{Now, Span, Time, Window},
@@ -112,12 +112,13 @@ impl Running {
 
     /// The hosts that could serve a request as far as the node knows, and the sites whose schedules it lacks. While it promises nothing
     /// more its own are not among them.
-    pub fn find(&self, wanted: &Demand, exclude: &BTreeSet<SiteId>, now: Now) -> (Found, Vec<usize>) {
+    pub fn find(&self, wanted: &Demand, exclude: &Excluded, now: Now) -> (Found, Vec<usize>) {
         let ledger = &self.machines.ledger;
         if !self.gate.lock().is_draining() {
             return self.views.find(ledger, wanted, exclude, now);
         }
-        let exclude = exclude.iter().cloned().chain([ledger.site().clone()]).collect();
+        let mut exclude = exclude.clone();
+        exclude.sites.insert(ledger.site().clone());
         self.views.find(ledger, wanted, &exclude, now)
     }
 

@@ -88,7 +88,7 @@ impl Truth {
         let known = self.by_version.get(&(node, update.from)).cloned();
         let mut schedules =
             known.ok_or_else(|| format!("publishes changes of {:?}, which it never had", update.from))?;
-        if let Some(change) = update.changes.iter().find(|change| !schedules.apply(change)) {
+        if let Some(change) = update.changes.iter().find(|change| !schedules.apply(change, Time::ZERO)) {
             return Err(format!("publishes that what was not taken is given back: {change:?}"));
         }
         match self.by_version.get(&(node, to)) {

@@ -3,13 +3,14 @@
 //!
 //! Invariant: what the node plans on comes out of its own [`SiteView`]s (and its own ledger) only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use broker::{
     demand::Demand,
+    host::Host,
     ids::{RequestId, SiteId},
     ledger::Books,
-    negotiation::{Found, FoundHost},
+    negotiation::{Excluded, Found, FoundHost},
     protocol::{Advert, ClassesLeft, LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
     resources::{ResourceName, amount_of},
     time::{Millis, Now},
@@ -35,8 +36,8 @@ pub struct Search {
     pub count: usize,
     /// Governs the sample.
     pub seed: u64,
-    /// Sites left out.
-    pub exclude: BTreeSet<SiteId>,
+    /// What is left out.
+    pub exclude: Excluded,
 }
 
 /// A view that has changed or may have.
@@ -134,15 +135,18 @@ impl Views {
 
     /// The hosts that could serve a request as far as the node knows, its own among them, and the sites whose schedules it
     /// lacks.
-    pub fn find(&self, own: &SiteLedger, wanted: &Demand, exclude: &BTreeSet<SiteId>, now: Now) -> (Found, Vec<usize>) {
+    pub fn find(&self, own: &SiteLedger, wanted: &Demand, exclude: &Excluded, now: Now) -> (Found, Vec<usize>) {
+        let is_left_out = |site: &SiteId, host: &Host| exclude.hosts.contains(&(site.clone(), host.id.clone()));
         let (mut found, mut missing, mut uplinks) = (Found::default(), Vec::new(), Vec::new());
         let needs = wanted.host_needs();
-        if !exclude.contains(own.site()) {
+        if !exclude.sites.contains(own.site()) {
             let snapshot = own.snapshot(now);
             uplinks.extend(own_uplink(own));
             found.quoting.extend(own.has_jobs_to_move().then(|| snapshot.site.clone()));
             let mut left = ClassesLeft::default();
-            for host in own.hosts() {
+            let left_out = own.hosts().map(Books::host).filter(|host| is_left_out(own.site(), host));
+            left_out.for_each(|host| snapshot.schedules.pass_over(host, &mut left));
+            for host in own.hosts().filter(|host| !is_left_out(own.site(), host.host())) {
                 found.known_hosts += 1;
                 let schedule = snapshot.schedules.next_of(host.host(), &mut left).into_owned();
                 let (site, host, version) = (snapshot.site.clone(), host.host().clone(), snapshot.version);
@@ -154,7 +158,7 @@ impl Views {
         }
         for (index, view) in &self.by_site {
             let site = &view.advert().site;
-            if exclude.contains(site) || view.expires() <= now.monotonic {
+            if exclude.sites.contains(site) || view.expires() <= now.monotonic {
                 continue;
             }
             let fresh = view.fresh_schedules(now.monotonic, MAX_SCHEDULE_AGE);
@@ -166,7 +170,11 @@ impl Views {
                 missing.push(*index);
             }
             let mut left = ClassesLeft::default();
-            for host in view.advert().hosts.iter() {
+            if let Some(known) = fresh {
+                let left_out = view.advert().hosts.iter().filter(|host| is_left_out(site, host));
+                left_out.for_each(|host| known.schedules.pass_over(&host, &mut left));
+            }
+            for host in view.advert().hosts.iter().filter(|host| !is_left_out(site, host)) {
                 found.known_hosts += 1;
                 if let Some(unmet) = needs.first_unmet(site, &host) {
                     found.cut.add(unmet, 1);

@@ -1,7 +1,7 @@
 //! A misbehaving peer at full speed over TCP: what becomes of it, what it costs its victim, and that others go on.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::Ipv4Addr,
     sync::Arc,
     time::{Duration, Instant},
@@ -95,7 +95,7 @@ fn query() -> Query {
             .clone(),
         max_schedule_age: Millis(60_000),
         timeout: Millis(5_000),
-        exclude: BTreeSet::new(),
+        exclude: Default::default(),
     }
 }
 

@@ -7,6 +7,7 @@ use broker::{
     ids::SiteId,
     ledger::ScheduleUpdateParts,
     protocol::{LedgerVersion, ScheduleSnapshot, ScheduleUpdate},
+    time::Time,
 };
 use discovery::outbox::advance;
 
@@ -93,7 +94,7 @@ impl History {
         let mut schedules = run.base.schedules.clone();
         let changes = run.changes.iter().take_while(|(changed, _)| *changed <= at);
         for change in changes.flat_map(|(_, parts)| &parts.changes) {
-            let is_possible = schedules.apply(change);
+            let is_possible = schedules.apply(change, Time::ZERO);
             debug_assert!(is_possible, "a ledger removes what it has added before");
             version.change += 1;
         }

@@ -576,7 +576,7 @@ impl Medium for World {
     fn seek(&mut self, site: usize, id: &RequestId, output: Output) {
         let Some(request) = number_of(id) else { return };
         match output {
-            Output::Find { count, seed, exclude, .. } => self.search(request, count, seed, &exclude),
+            Output::Find { count, seed, exclude, .. } => self.search(request, count, seed, &exclude.sites),
             Output::Ask { site: to, attempt, purpose, request: question, timeout } => {
                 let Some(to) = self.grid.index.get(&to).copied() else { return };
                 let submitted = &self.requests[request];
