@@ -147,7 +147,9 @@ fn whoever_does_not_read_the_output_ends_the_command_all_the_same() {
     let directory = shared();
     let (first, _second) = two();
     let mark = directory.path().join("mark");
-    let script = format!("trap 'echo > {}; exit 5' INT; while :; do echo tick; done", mark.display());
+    // More than a pipe holds, before it is ready.
+    let output = "head -c 300000 /dev/zero | tr '\\0' x; while :; do echo tick; done";
+    let script = format!("trap 'echo > {}; exit 5' INT; {output}", mark.display());
     let mut kolo = kolo_run(&first, &["-N", "1", "-t", "1h"], &["sh", "-c", &script]);
     let mut child = kolo.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let list = first.wait_until("the run", "/v1/requests", |list| list["requests"][0]["state"] == "active");
