@@ -16,7 +16,7 @@ use crate::{
     protocol::{
         ChangeKind, ClassChange, ClassSchedules, Grant, HostChange, ScheduleChange, ScheduleSnapshot, SiteSchedules,
     },
-    resources::{Amounts, amount_of},
+    resources::{Amounts, ResourceName, amount_of},
     schedule::{ClassOccupancy, Schedule},
     time::{Now, Time, Window},
 };
@@ -226,9 +226,9 @@ fn changes_of_host(host: &HostId, pieces: &[Piece], kind: ChangeKind) -> Vec<Sch
     let mut changes: Vec<HostChange> = Vec::new();
     for (window, before, after) in pieces {
         let (less, more) = if kind == ChangeKind::Added { (before, after) } else { (after, before) };
-        let grown = |(name, amount): (_, &Amount)| {
+        let grown = |(name, amount): (&ResourceName, &Amount)| {
             let by = amount.saturating_sub(amount_of(less, name));
-            (by > Amount::ZERO).then(|| (crate::resources::ResourceName::clone(name), by))
+            (by > Amount::ZERO).then(|| (name.clone(), by))
         };
         let amounts: Amounts = more.iter().filter_map(grown).collect();
         match changes.last_mut() {

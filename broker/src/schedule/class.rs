@@ -1,7 +1,7 @@
 //! What is used of the hosts of a class, by count: which of them it is used on is not told.
 //!
 //! Invariant: no set of amounts is kept that nothing uses at any time, so two of these are equal exactly when they say the same of
-//! every second. What is told of seats that take whole hosts is exact as long as those that have not begun can have any host: a class has
+//! every second. The count of seats that take whole hosts is exact as long as those that have not begun can have any host: a class has
 //! one for one more of them unless all are in use at one second of its window. Where seats share hosts it is a hint: which amounts follow
 //! each other on one host is not told.
 

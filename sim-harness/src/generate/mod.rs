@@ -19,7 +19,7 @@ use rand_xoshiro::{
 };
 
 use self::capacities::Capacities;
-pub use self::requests::{Kind, requests};
+pub use self::requests::{Kind, requests, whole};
 
 /// How long the generated load lasts, in seconds: a day.
 pub const DAY_S: i64 = 86_400;

@@ -78,6 +78,13 @@ pub fn requests(
         .collect()
 }
 
+/// The same request, of whole hosts.
+pub fn whole(request: Request) -> Request {
+    let (per_host, total) = (Amounts::new(), Amounts::new());
+    let document = RequestDocument { exclusive: true, per_host, total, ..RequestDocument::from(request) };
+    Request::try_from(document).expect("hosts without amounts may be taken whole")
+}
+
 /// Interval (3.4) of each resource that every host has, from 2 N base units on so that no per-host minimum is zero.
 fn total_ranges(n: u32, snapshot: &GridSnapshot) -> BTreeMap<ResourceName, (u64, u64)> {
     let mut capacities: BTreeMap<&ResourceName, Vec<f64>> = BTreeMap::new();

@@ -19,8 +19,7 @@ use broker::{
     negotiation::{self, Found, Negotiation, NegotiationSettings, Outcome, Output, Purpose, RequestRecord, Stage},
     plan::Plan,
     protocol::{AttemptId, LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
-    request::{Request, RequestDocument},
-    resources::Amounts,
+    request::Request,
     time::{Millis, Now, Span},
     trust::testing,
 };
@@ -63,13 +62,6 @@ const LEFT_S: Range<u64> = 60..1_200;
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// A change that is not published for so long is not waited for.
 const PUBLISHED_WITHIN: Duration = Duration::from_secs(60);
-
-/// The same, of whole hosts.
-fn whole(request: Request) -> Request {
-    let (per_host, total) = (Amounts::new(), Amounts::new());
-    let document = RequestDocument { exclusive: true, per_host, total, ..RequestDocument::from(request) };
-    Request::try_from(document).expect("hosts without amounts may be taken whole")
-}
 
 /// One request.
 #[derive(Debug)]
@@ -119,7 +111,7 @@ impl World {
         let snapshot = generate::free_grid(seed, settings.hosts);
         let pool = generate::requests(seed, settings.run.hosts_per_request, POOL, Kind::Collective, &snapshot)
             .context(BadUsage::new("--hosts-per-request"))?;
-        let pool = if settings.run.whole { pool.into_iter().map(whole).collect() } else { pool };
+        let pool = if settings.run.whole { pool.into_iter().map(generate::whole).collect() } else { pool };
         let dealt = deal(snapshot, settings.sites).into_iter().enumerate();
         let sites = dealt.map(|(position, dealt)| {
             let mut hosts: Vec<_> = dealt.hosts.into_iter().map(|entry| (entry.host, entry.schedule)).collect();
