@@ -200,8 +200,8 @@ mod tests {
                     if is_taken {
                         waits.push((site, number));
                         ahead.insert(number, served);
-                        // Room for a site that has nothing here is left, until as many sites as places have something.
-                        prop_assert!(waits.len() < PLACES);
+                        // The last place is for a site that has nothing here.
+                        prop_assert!(waits.len() < PLACES || own == 0);
                     }
                     continue;
                 }
@@ -222,6 +222,13 @@ mod tests {
                 served[site] += 1;
             }
         }
+    }
+
+    #[test]
+    fn each_site_may_have_as_many_as_are_left_and_the_last_place_goes_to_one_with_nothing() {
+        let (queue, _inbound) = InboundQueue::new(12);
+        let taken = |site| (0..12).filter(|number| offer(&queue, site, *number)).count();
+        assert_eq!([0, 1, 2, 3, 4].map(taken), [6, 3, 2, 1, 0]);
     }
 
     #[test]
