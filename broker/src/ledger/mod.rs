@@ -251,7 +251,8 @@ impl<B: Books> Ledger<B> {
         }
         self.accounts.add(&booking);
         self.floating.insert(&booking);
-        self.bookings.insert(booking.attempt.clone(), booking);
+        let displaced = self.bookings.insert(booking.attempt.clone(), booking);
+        debug_assert!(displaced.is_none(), "what another booking of this attempt has would never be given back");
     }
 
     fn take(&mut self, attempt: &AttemptId) -> Option<Booking> {
@@ -275,6 +276,12 @@ impl<B: Books> Ledger<B> {
     /// The next thing to do, until none is left.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
+    }
+
+    /// How many outputs [`Ledger::poll_output`] is still to give out.
+    #[must_use]
+    pub fn waiting_outputs(&self) -> usize {
+        self.outputs.len()
     }
 
     /// The records that [`Ledger::poll_output`] is still to give out.

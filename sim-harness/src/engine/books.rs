@@ -15,6 +15,8 @@ use broker::{
     time::{Span, Time, Window},
 };
 
+use super::work;
+
 /// The ledger of a simulated site.
 pub type SiteLedger = Ledger<FaultyBooks>;
 
@@ -37,6 +39,8 @@ pub enum BookFault {
     ClassNeverFull,
     /// There is never room for a single second.
     SecondsFull,
+    /// A look at a host goes through as many steps as an event may cost.
+    LooksEndlessly,
 }
 
 /// The books of one host.
@@ -76,10 +80,12 @@ impl Books for FaultyBooks {
     }
 
     fn reserved(&self) -> &Schedule {
+        work::note_calls(1);
         self.books.reserved()
     }
 
     fn promised(&self) -> &Schedule {
+        work::note_calls(1);
         if self.fault == Some(BookFault::PromisesUnseen) {
             return self.books.own();
         }
@@ -87,6 +93,7 @@ impl Books for FaultyBooks {
     }
 
     fn admits(&self, grants: &[&Grant]) -> Result<(), Shortage> {
+        work::note_calls(if self.fault == Some(BookFault::LooksEndlessly) { work::CALLS_MAX } else { 1 });
         match self.fault {
             Some(BookFault::AdmitBesideHolds) => fit_beside(self.reserved(), &self.host().capacity, grants),
             Some(BookFault::ClassNeverFull) if self.class().is_some() => Ok(()),
@@ -98,14 +105,17 @@ impl Books for FaultyBooks {
     }
 
     fn hold(&mut self, window: Window, amounts: &Amounts) {
+        work::note_calls(1);
         self.books.hold(window, amounts);
     }
 
     fn confirm(&mut self, window: Window, amounts: &Amounts) {
+        work::note_calls(1);
         self.books.confirm(window, amounts);
     }
 
     fn release(&mut self, window: Window, amounts: &Amounts, was_confirmed: bool) {
+        work::note_calls(1);
         if self.fault == Some(BookFault::LapsedHoldKept) && !was_confirmed {
             return;
         }

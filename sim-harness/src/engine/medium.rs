@@ -15,6 +15,7 @@ use super::{
     disk::{Actor, Disk, Write},
     machines::Machines,
     moment::Moment,
+    work,
 };
 
 /// What surrounds the state machines of nodes, each named by its index; and the driver of the machines.
@@ -61,7 +62,10 @@ pub trait Medium {
     fn handle_ledger(&mut self, node: usize, event: ledger::Event) {
         let now = self.clock(node);
         let Some(machines) = self.machines(node) else { return };
+        let waited = machines.ledger.waiting_outputs();
+        work::begin();
         machines.ledger.handle(now, event);
+        work::note_outputs(machines.ledger.waiting_outputs() - waited);
         self.after_ledger(node);
     }
 
@@ -134,7 +138,8 @@ pub trait Medium {
     /// Lets the outputs of a negotiation out.
     fn perform_request(&mut self, node: usize, id: &RequestId) {
         let actor = Actor::Request(id.clone());
-        loop {
+        for outputs in 0.. {
+            work::note_outputs(outputs);
             if self.is_writing(node, &actor) {
                 return self.arm(node);
             }
@@ -176,7 +181,10 @@ pub trait Medium {
             return;
         }
         machines.wake_at = None;
+        let waited = machines.ledger.waiting_outputs();
+        work::begin();
         machines.ledger.handle_timeout(now);
+        work::note_outputs(machines.ledger.waiting_outputs() - waited);
         let mut due = Vec::new();
         for (id, negotiation) in &mut machines.negotiations {
             if negotiation.poll_timeout().is_some_and(|timeout| timeout <= now.monotonic) {

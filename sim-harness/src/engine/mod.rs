@@ -9,6 +9,7 @@ mod machines;
 mod medium;
 mod moment;
 mod queue;
+mod work;
 
 pub use self::{
     books::{BookFault, SiteLedger},

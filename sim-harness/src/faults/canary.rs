@@ -115,6 +115,8 @@ pub enum Canary {
     OwnJobsStopped,
     /// Sites do not see that only what is held is in the way of a job that is to stop.
     HoldsStopJobs,
+    /// An event of a ledger goes through steps without end.
+    EndlessEvent,
     /// A site writes down that a reservation waits for longer than its user grants.
     WaitsTooLong,
     /// Sites hold what they are asked a quote for.
@@ -149,6 +151,7 @@ impl Canary {
             Canary::PlannedBesidePromises => Some(BookFault::PromisesUnseen),
             Canary::BindTwice => Some(BookFault::ClassNeverFull),
             Canary::HoldsStopJobs => Some(BookFault::SecondsFull),
+            Canary::EndlessEvent => Some(BookFault::LooksEndlessly),
             Canary::BelowPrice => Some(BookFault::NoTariff),
             _ => None,
         }

@@ -6,14 +6,21 @@
 use std::{
     collections::BTreeMap,
     panic::{self, AssertUnwindSafe},
+    process,
     sync::{
+        Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use super::{canary::Canary, figures::Figures, history::Violation, trial::Trial};
+
+/// A seed that has not ended after so long is named, and ends the program: nothing can be done about a loop from outside of its thread.
+/// Seeds take 0.1 s, the longest some seconds.
+const ENDS_WITHIN: Duration = Duration::from_secs(120);
 
 /// The result of a seed.
 #[derive(Debug)]
@@ -58,13 +65,17 @@ pub fn run_seed(seed: u64, canary: Option<Canary>, keeps_history: bool) -> SeedR
 pub fn run_seeds(from: u64, seeds: u64, canary: Option<Canary>, at: impl Fn(u64)) -> RunResult {
     let (next, end) = (AtomicU64::new(from), AtomicU64::new(from.saturating_add(seeds)));
     let (sender, results) = mpsc::channel();
+    let under_way: Mutex<BTreeMap<u64, Instant>> = Mutex::default();
+    let begun = || under_way.lock().unwrap_or_else(PoisonError::into_inner);
     let work = |sender: mpsc::Sender<(u64, SeedResult)>| {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= end.load(Ordering::Relaxed) {
                 return;
             }
+            begun().insert(seed, Instant::now());
             let result = run_seed(seed, canary, false);
+            begun().remove(&seed);
             if result.violation.is_some() {
                 // Lower seeds are under way already; higher ones need not be begun.
                 end.fetch_min(seed + 1, Ordering::Relaxed);
@@ -82,7 +93,15 @@ pub fn run_seeds(from: u64, seeds: u64, canary: Option<Canary>, at: impl Fn(u64)
         drop(sender);
         let mut run = RunResult::default();
         let (mut waiting, mut first) = (BTreeMap::new(), from);
-        for (seed, result) in results {
+        loop {
+            let (seed, result) = match results.recv_timeout(Duration::from_secs(1)) {
+                Ok(result) => result,
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    end_if_endless(&begun(), canary);
+                    continue;
+                }
+            };
             waiting.insert(seed, result);
             // Seeds are added up in order, so that few results are kept.
             while run.found.is_none()
@@ -96,4 +115,14 @@ pub fn run_seeds(from: u64, seeds: u64, canary: Option<Canary>, at: impl Fn(u64)
         }
         run
     })
+}
+
+/// Names a seed that does not end, and ends the program.
+fn end_if_endless(under_way: &BTreeMap<u64, Instant>, canary: Option<Canary>) {
+    let endless = under_way.iter().find(|(_, since)| since.elapsed() > ENDS_WITHIN);
+    if let Some((seed, _)) = endless {
+        eprintln!("seed {seed}: violated: every seed ends: it has not after {} s", ENDS_WITHIN.as_secs());
+        eprintln!("replay: {}", replay_command(*seed, canary));
+        process::exit(1);
+    }
 }

@@ -24,6 +24,16 @@ pub struct Shown {
     pub waits: BTreeMap<AttemptId, bool>,
     /// Bookings.
     pub booked: BTreeMap<AttemptId, Vec<Grant>>,
+    /// Those of them that are only held.
+    pub held: BTreeSet<AttemptId>,
+}
+
+impl Shown {
+    /// The grants of all bookings that are not only held, with their requests.
+    pub fn confirmed(&self) -> impl Iterator<Item = (&RequestId, &Grant)> {
+        let confirmed = self.booked.iter().filter(|(attempt, _)| !self.held.contains(*attempt));
+        confirmed.flat_map(|(attempt, grants)| grants.iter().map(|grant| (&attempt.request, grant)))
+    }
 }
 
 /// Clocks differ by less; before this much after the true time nothing is compared, since each may have forgotten it.

@@ -26,6 +26,8 @@ use crate::{
 
 /// Most jobs that are cut for one hold, and most that are looked at when something has become free.
 const CUTS_MAX: usize = 8;
+/// Most times in a row that a job whose time is over is given more: each time it has at least a second more.
+const SPARED_MAX: usize = 64;
 /// A hold lapses so long before the seats are bound for which a job is stopped: the clock shows whole seconds.
 const LAPSES_BEFORE: Span = Span(1);
 
@@ -198,8 +200,13 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// Notes which jobs are booked for less than their length.
+    /// Notes which jobs are booked for less than their length. One that is booked for longer was about to be given more time when the site
+    /// stopped: it has that.
     pub(super) fn note_cut(&mut self) {
+        for (attempt, job) in &mut self.queue.jobs {
+            let booked = self.bookings.get(attempt).map(|booking| booking.window.duration());
+            job.length = booked.map_or(job.length, |booked| booked.max(job.length));
+        }
         let is_cut = |job: &&QueuedJob| {
             let booking = self.bookings.get(&job.attempt).filter(|_| job.preempt);
             booking.is_some_and(|booking| booking.window.duration() < job.length)
@@ -226,25 +233,39 @@ impl<B: Books> Ledger<B> {
                 self.give_time_back(&attempt, Span(u64::MAX));
             }
         }
-        for attempt in self.cut_until(now.utc, now.utc) {
-            let end_of = |ledger: &Ledger<B>| {
-                let booking = ledger.bookings.get(&attempt).filter(|_| ledger.queue.cut.contains(&attempt))?;
-                Some(booking.window.end).filter(|end| *end <= now.utc)
-            };
-            while end_of(self).is_some() && self.spare(now, &attempt) {}
-            let Some(end) = end_of(self) else { continue };
-            self.stop(&attempt, end);
-            if self.queue.plan.as_ref().and_then(|plan| plan.planned(&attempt)).is_none() {
-                self.queue.plan = self.plan_from_nothing(now.utc, &[]).unwrap_or_default();
-            }
+        // A job that is cut for another here is due itself, and of it less is lost: so each is looked at once.
+        for _ in 0..self.queue.jobs.len() {
+            let Some(attempt) = self.cut_until(now.utc, now.utc).into_iter().next() else { break };
+            self.go_on_or_stop(now, &attempt);
         }
     }
 
-    /// What a job that is cut has not.
+    /// A job whose time is over goes on beyond the present, or stops.
+    fn go_on_or_stop(&mut self, now: Now, attempt: &AttemptId) {
+        let end_of = |ledger: &Ledger<B>| {
+            let booking = ledger.bookings.get(attempt).filter(|_| ledger.queue.cut.contains(attempt))?;
+            Some(booking.window.end).filter(|end| *end <= now.utc)
+        };
+        for _ in 0..SPARED_MAX {
+            if end_of(self).is_none() || !self.spare(now, attempt) {
+                break;
+            }
+        }
+        let Some(end) = end_of(self) else { return };
+        self.stop(attempt, end);
+        if self.queue.plan.as_ref().and_then(|plan| plan.planned(attempt)).is_none() {
+            self.queue.plan = self.plan_from_nothing(now.utc, &[]).unwrap_or_default();
+        }
+    }
+
+    /// What a job that is cut has not; nothing when it has all its time.
     pub(super) fn rest_of_job(&self, attempt: &AttemptId) -> Vec<Grant> {
         let (job, booking) = (self.queue.jobs.get(attempt), self.bookings.get(attempt));
         let Some((job, booking)) = job.zip(booking) else { return Vec::new() };
         let window = Window { start: booking.window.end, end: booking.window.start + job.length };
+        if !window.is_valid() {
+            return Vec::new();
+        }
         booking.grants.iter().map(|grant| Grant { window, ..grant.clone() }).collect()
     }
 

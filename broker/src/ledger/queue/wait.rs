@@ -262,14 +262,16 @@ impl<B: Books> Ledger<B> {
         self.promise(&rests);
         spared.iter().for_each(|job| self.end_whole(job));
         let last = bookings.iter().rfind(|booking| !booking.wait.is_zero()).cloned();
+        let mut changed = Vec::new();
         for (booking, before) in bookings.into_iter().zip(taken) {
             let after = self.rest_of(now, &booking);
-            let waits = !booking.wait.is_zero();
-            self.put_in(booking, &after);
-            if waits {
-                self.tell(before.iter().chain(&after));
+            if !booking.wait.is_zero() {
+                changed.extend(before.iter().chain(&after).cloned());
             }
+            self.put_in(booking, &after);
         }
+        // Others hear of it when all are in the books: what stays where it was is no news.
+        self.tell(&changed);
         if let Some(last) = last {
             self.persist(&last);
         }

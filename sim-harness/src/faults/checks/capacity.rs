@@ -7,7 +7,7 @@
 use broker::{
     host::Host,
     ids::{HostId, RequestId},
-    ledger::{Booking, BookingState},
+    ledger::BookingState,
     protocol::{AttemptId, Grant},
     resources::{Amounts, amount_of},
     schedule::Schedule,
@@ -78,18 +78,15 @@ pub fn check_disk(node: &Node, now: Now) -> Result<(), Finding> {
     check(&node.hosts, &all, now.utc)
 }
 
-/// Whether one more grant would be too much beside these bookings, or its host is not there.
+/// Whether one more grant would be too much beside these, or its host is not there.
 pub fn has_no_room<'a>(
     hosts: &'a [(Host, Schedule)],
-    bookings: impl Iterator<Item = &'a Booking>,
+    promised: impl Iterator<Item = (&'a RequestId, &'a Grant)>,
     grant: &'a Grant,
     request: &'a RequestId,
     now: Now,
 ) -> bool {
-    let promised = bookings.flat_map(|booking| {
-        let request = &booking.attempt.request;
-        booking.grants.iter().map(move |grant| granted(request, grant, false))
-    });
+    let promised = promised.map(|(request, grant)| granted(request, grant, false));
     let all: Vec<Granted<'_>> = promised.chain([granted(request, grant, false)]).collect();
     !hosts.iter().any(|(host, _)| host.id == *grant.host()) || check(hosts, &all, now.utc).is_err()
 }

@@ -30,6 +30,11 @@ const SLOW_MS_MAX: u64 = 1_500;
 /// Clocks of nodes run wrong by at most 1 in 100; of `lost_after` so many percent must have passed.
 const PERCENT_OF_SILENCE: u64 = 97;
 
+/// What a ledger has promised, with whose it is.
+fn promised(ledger: &SiteLedger) -> impl Iterator<Item = (&RequestId, &Grant)> {
+    ledger.bookings().flat_map(|booking| booking.grants.iter().map(|grant| (&booking.attempt.request, grant)))
+}
+
 /// A ledger was opened: what it has dropped of what was on disk had not begun and has no room any more.
 pub fn check_dropped(grid: &mut Grid, node: usize) {
     let now = grid.clock(node);
@@ -43,7 +48,7 @@ pub fn check_dropped(grid: &mut Grid, node: usize) {
             let (hosts, ledger) = (&grid.nodes[node].hosts, &running.machines.ledger);
             // Room for what floats may come from the moves for another.
             let fits = !grant.place.is_floating()
-                && !capacity::has_no_room(hosts, ledger.bookings(), grant, &attempt.request, now)
+                && !capacity::has_no_room(hosts, promised(ledger), grant, &attempt.request, now)
                 && !links::may_lack_room(grid, ledger, reservation, now);
             let has_begun = reservation.window.start <= now.utc;
             if fits || has_begun {

@@ -53,6 +53,7 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
         }
     }
     shown.booked = ledger.bookings().map(|booking| (booking.attempt.clone(), booking.grants.clone())).collect();
+    shown.held = ledger.bookings().filter(|one| one.is_held()).map(|one| one.attempt.clone()).collect();
     let stopped = grid.truth.shown_at(node).and_then(|before| stopped(before, &shown));
     let stopped = stopped.filter(|attempt| !grid.truth.may_stop(attempt)).cloned();
     let held_back = grid.truth.shown_at(node).and_then(|before| only_held_back(grid, node, before, &shown, now));
@@ -85,15 +86,16 @@ fn stopped<'a>(before: &'a Shown, after: &Shown) -> Option<&'a AttemptId> {
 }
 
 /// An own job whose time is over just now and that waits again, although there is room for it on each of its hosts beside what is not
-/// only held.
+/// only held: beside what was there before the event, and beside what is there after it, since in one event a job may be stopped for a
+/// reservation that is then given back, or what is held is confirmed.
 fn only_held_back(grid: &Grid, node: usize, before: &Shown, after: &Shown, now: Now) -> Option<RequestId> {
-    let (hosts, ledger) = (&grid.nodes[node].hosts, &grid.nodes[node].running()?.machines.ledger);
+    let hosts = &grid.nodes[node].hosts;
     let is_stopped = |(attempt, grants): &(&AttemptId, &Vec<Grant>)| {
         let ends_now = grants.iter().all(|grant| grant.window.end == now.utc);
         let has_room = |grant: &Grant| {
             let next = Grant { window: Window::starting(now.utc, Span(1)), ..grant.clone() };
-            let booked = ledger.bookings().filter(|booking| !booking.is_held());
-            !capacity::has_no_room(hosts, booked, &next, &attempt.request, now)
+            let is_free = |shown: &Shown| !capacity::has_no_room(hosts, shown.confirmed(), &next, &attempt.request, now);
+            is_free(before) && is_free(after)
         };
         ends_now && after.waits.contains_key(*attempt) && grants.iter().all(has_room)
     };
