@@ -61,6 +61,8 @@ pub struct Gate {
     owner: Option<PublicKey>,
     /// Whether nothing more is promised.
     is_draining: bool,
+    /// Whether the ledger has the owner's own work: without it, what seems free may be in use.
+    is_own_work_known: bool,
     revocations: Revocations,
     chains: Cache<Chain, Arc<Holder>>,
     requests: Cache<SignedText, Arc<RequestStatement>>,
@@ -108,6 +110,7 @@ impl Gate {
             policy,
             owner: None,
             is_draining: false,
+            is_own_work_known: true,
             revocations: Revocations::default(),
             chains: Cache::new(CHAINS.0, CHAINS.1),
             requests: Cache::new(REQUESTS.0, REQUESTS.1),
@@ -140,6 +143,17 @@ impl Gate {
     /// Begins or ends to empty the site. What is promised stays.
     pub fn set_draining(&mut self, is_draining: bool) {
         self.is_draining = is_draining;
+    }
+
+    /// Says whether the ledger has the owner's own work. Nothing is promised until it has; what is promised stays.
+    pub fn set_own_work_known(&mut self, is_known: bool) {
+        self.is_own_work_known = is_known;
+    }
+
+    /// Whether the owner lets the site promise anything: it is not being emptied, and knows the owner's own work.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.is_draining && self.is_own_work_known
     }
 
     /// Whether the user is the site's owner.
@@ -306,6 +320,9 @@ impl Gate {
     pub fn check_time(&self, window: Window, now: Time) -> Result<(), Denial> {
         if self.is_draining {
             return Err(Denial::new(Rule::Draining, "the owner is emptying the site"));
+        }
+        if !self.is_own_work_known {
+            return Err(Denial::new(Rule::OwnWork, "the site does not know yet what its owner runs there"));
         }
         check_reach(Rule::OwnerMaxReach, self.policy.max_reach, window, now)?;
         match self.policy.hours.filter(|hours| !hours.contain(window)) {

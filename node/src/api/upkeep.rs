@@ -112,7 +112,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Tells the grid what this site has: nothing while it is being emptied.
+    /// Tells the grid what this site has: nothing while it is being emptied, or does not know its owner's own work.
     ///
     /// # Errors
     /// [`OfferError`] when the hosts are not what others accept.
@@ -121,7 +121,8 @@ impl Upkeep {
     }
 
     fn advertise_as(&self, config: &NodeConfig) -> Result<(), OfferError> {
-        let hosts = config.hosts.iter().filter(|_| !self.is_draining()).map(|own| own.host.clone()).collect();
+        let is_open = self.gate.lock().is_open();
+        let hosts = config.hosts.iter().filter(|_| is_open).map(|own| own.host.clone()).collect();
         let (name, contact) = (config.name.clone(), config.settings.contact.clone());
         self.discovery.publish_advert(Offer { name, contact, hosts, uplink: config.uplink() })
     }

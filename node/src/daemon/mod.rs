@@ -142,7 +142,8 @@ async fn run_from(
     let (changes, shown, usable) = (Changes::default(), Activations::default(), Usable::default());
     let metrics = Arc::new(Metrics::new(store.figures(), &ActivationEvent::ALL.map(ActivationEvent::name)));
     let observers = Observers { changes: changes.clone(), metrics: metrics.clone() };
-    let feed = Feed::new(&config, coordinator.own_site.clone(), ledger.clone(), clock, metrics.clone());
+    let books = (ledger.clone(), gate.clone());
+    let feed = Feed::new(&config, coordinator.own_site.clone(), books, clock, metrics.clone());
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), observers));
     let upkeep = upkeep((&config, &grid), source, doors.tls(), (data_dir, gate, ledger.clone(), discovery.clone()));
     let (runs, audit) = runs::site(&config, &upkeep.data_dir, (&discovery, &grid), (&ledger, &usable, clock))?;
@@ -183,7 +184,7 @@ async fn run_from(
     start_notices(&config, &api, notices, &mut beside)?;
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
-    beside.spawn(feed.run());
+    beside.spawn(feed.run(offering(upkeep.clone())));
     beside.spawn(runs.serve(inbound.take_runs()));
     beside.spawn(keep_up(upkeep, clock, run_batches(api.clone()))?);
     let end = (failures, first_to_end(discovery.ended(), &mut beside));
@@ -469,6 +470,14 @@ fn keep_up(
     Ok(async move {
         tokio::join!(reload, renew_prices(upkeep, clock), batches);
     })
+}
+
+/// Tells the grid what the site has, now that it may.
+fn offering(upkeep: Arc<Upkeep>) -> impl Fn() {
+    move || match upkeep.advertise() {
+        Ok(()) => info!("the owner's own work is known: the site is offered to the grid"),
+        Err(error) => warn!(%error, "the site is not offered"),
+    }
 }
 
 /// Publishes the prices of one more day with every day.

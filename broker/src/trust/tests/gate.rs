@@ -418,7 +418,7 @@ fn each_change_trips_exactly_its_rule() {
         }
         seen.insert(*rule);
     }
-    // The ledger checks what is beside what stands, and its tests whether the site is being emptied.
+    // The ledger checks what is beside what stands, and its tests whether the site is being emptied or knows its owner's work.
     let of_ledger = [
         Rule::UserShare,
         Rule::MaxHolds,
@@ -428,6 +428,7 @@ fn each_change_trips_exactly_its_rule() {
         Rule::SiteShare,
         Rule::LapsedHolds,
         Rule::Draining,
+        Rule::OwnWork,
         Rule::OwnQueue,
     ];
     let missing: Vec<_> = Rule::ALL.iter().filter(|rule| !seen.contains(rule) && !of_ledger.contains(rule)).collect();
