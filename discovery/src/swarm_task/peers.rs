@@ -205,17 +205,19 @@ impl Peers {
     /// Notes where a member listens; true when it was not known.
     pub(crate) fn met(&mut self, peer: PeerId, addresses: &[Multiaddr]) -> bool {
         let addresses: Vec<Multiaddr> = addresses.iter().map(|address| with_peer(address.clone(), peer)).collect();
-        let is_new = self.addresses.insert(peer, addresses).is_none();
+        let before = self.addresses.insert(peer, addresses);
+        let has_moved = before.as_ref() != self.addresses.get(&peer);
         if self.addresses.len() > REMEMBERED_MAX {
             let away = self.addresses.keys().find(|known| !self.connected.contains_key(known)).copied();
             if let Some(gone) = away.or_else(|| self.addresses.keys().next().copied()) {
                 self.addresses.remove(&gone);
             }
         }
-        if is_new {
+        // One that comes back elsewhere is found there after a restart of this node, and nowhere else.
+        if has_moved {
             self.remember();
         }
-        is_new
+        before.is_none()
     }
 
     /// Forgets where a peer listens: it is not worth dialling again.
@@ -298,5 +300,19 @@ mod tests {
         peers.closed(&peer);
         assert!(!peers.is_connected(&peer));
         assert_eq!(peers.network_of(&peer), None);
+    }
+
+    #[test]
+    fn where_a_member_was_met_last_is_remembered() {
+        let shared = shared_alone();
+        let mut peers = Peers::new(shared.clone());
+        let peer = PeerId::random();
+        for (port, is_new) in [(1, true), (2, false), (2, false), (3, false)] {
+            let address: Multiaddr = format!("/ip4/127.0.0.1/tcp/{port}").parse().unwrap();
+            assert_eq!(peers.met(peer, std::slice::from_ref(&address)), is_new, "{port}");
+            assert_eq!(shared.worth_remembering(), [with_peer(address, peer)]);
+        }
+        peers.forget(&peer);
+        assert!(shared.worth_remembering().is_empty());
     }
 }

@@ -65,6 +65,33 @@ fn a_lost_host_is_replaced_and_any_node_goes_on_when_the_entry_point_is_gone() {
 }
 
 #[test]
+fn sites_that_come_back_elsewhere_one_after_the_other_find_each_other() {
+    let mut first = Node::first("alpha", &hosts("a", 1));
+    let mut second = Node::joining("beta", &hosts("b", 1), &first, &[]);
+    let books = |node: &Node| {
+        node.wait_until_it_knows(2);
+        let asked = ["submit", "-N", "2", "--per-host", "cpu=1", "-t", "1h", "--latest", "now+10h", "--timeout", "20s"];
+        wait_until("both sites to be booked", || node.kolo(&asked), |ended| ended.code == Some(0));
+    };
+    books(&first);
+    let addresses = |node: &Node| node.get("/v1/status")["listen"].clone();
+    // Each listens at another port with every start, and knows only where the other was when it began.
+    for moves in 0..4 {
+        let (moved, other) = if moves % 2 == 0 { (&mut second, &first) } else { (&mut first, &second) };
+        let before = addresses(moved);
+        if moves == 0 {
+            moved.kill();
+        } else {
+            moved.stop();
+        }
+        moved.restart();
+        assert_ne!(addresses(moved), before);
+        books(other);
+        books(moved);
+    }
+}
+
+#[test]
 fn a_smaller_uplink_keeps_what_has_begun_and_the_rest_moves() {
     // A site that is gone for less than a minute has lost nothing.
     let patient = ["--negotiation-check-min", "3s", "--negotiation-check-max", "3s", "--negotiation-lost-after", "60s"];
