@@ -12,6 +12,7 @@ mod keys;
 mod layers;
 mod load;
 mod machine;
+mod memory_limit;
 mod prices;
 mod print;
 mod settings;
