@@ -262,7 +262,7 @@ impl OfflinePlanner {
     /// [`Reason::WindowPassed`] when there is none.
     pub(crate) fn starts(&self, request: &Request) -> Result<(Time, Time), Reason> {
         request.starts(Time::ZERO, self.settings.default_reach).map_err(|error| match error {
-            RequestError::WindowEndsBeforeStart { earliest, latest, .. } => Reason::WindowPassed { latest, earliest },
+            RequestError::WindowPassed { now, latest, .. } => Reason::WindowPassed { latest, earliest: now },
             // Nothing else can be wrong with the window of a checked request.
             _ => Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO },
         })

@@ -214,9 +214,6 @@ pub fn submit_problem(state: &ApiState, error: SubmitError, text: Option<&str>) 
             let existing = existing.as_deref().filter(is_same).map(|snapshot| view(state, snapshot));
             Problem::new(StatusCode::CONFLICT, error.to_string()).with_existing(existing)
         }
-        SubmitError::Request(RequestError::WindowEndsBeforeStart { key, latest, .. }) => {
-            Problem::bad_request(format!("request: {key} ({}) is in the past", latest.in_utc())).with_key(key)
-        }
         SubmitError::Request(error) => wrong_request(&error, ""),
         SubmitError::Plan(misfit) => Problem::bad_request(format!("plan: {misfit}")).with_key(misfit.key),
         SubmitError::Busy => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),

@@ -170,7 +170,7 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     let (mut earliest, mut latest) = starts.map_err(|error| wrong_request(&error, "request."))?;
     match (mode, at) {
         (Mode::At, Some(at)) if at < now.utc || !at.is_in_range() => {
-            return Err(Problem::wrong("at", format_args!("{} is in the past", at.0)));
+            return Err(Problem::wrong("at", format_args!("{} is past", at.in_utc())));
         }
         (Mode::At, Some(at)) => (earliest, latest) = (earliest.min(at), latest.max(at)),
         (Mode::At, None) => return Err(Problem::wrong("at", "mode at wants a start")),

@@ -11,6 +11,7 @@ use broker::{
     ids::HostId,
     request::{Request, RequestError},
     resources::{Amounts, ResourceName},
+    time::{Span, Time},
 };
 use jiff::Zoned;
 use serde_json::Value;
@@ -22,6 +23,8 @@ use crate::text::{
     time::format_time,
 };
 
+/// How far the clock here may be ahead of that of the node.
+const CLOCKS_APART_S: i64 = 60;
 /// Where a draft has the alternatives of flags until it is complete; no key of a request.
 const ALTERNATIVES: &str = "or";
 /// What a request says of itself that each of its shapes says, and that has no common value.
@@ -67,10 +70,14 @@ fn complete(draft: Draft, now: &Zoned) -> Result<Request, CliError> {
         return Err(missing("how many hosts? expected --hosts (-N) COUNT"));
     }
     let document = request_file::document(draft).map_err(|misfit| CliError::Usage(misfit.to_string()))?;
-    Request::try_from(document).map_err(|error| match error {
+    let request = Request::try_from(document).map_err(|error| match error {
         RequestError::NoLength => missing("for how long? expected --duration (-t) such as 2:00:00"),
         error => wrong_request(&error, now),
-    })
+    })?;
+    // The clock of the node counts, so what has only just passed here is for the node to say.
+    let time = Time(now.timestamp().as_second() - CLOCKS_APART_S);
+    request.starts(time, Span::MAX).map_err(|error| wrong_request(&error, now))?;
+    Ok(request)
 }
 
 /// Makes the shapes of a draft that has alternatives from flags: what else it says of hosts and length is the first of them.
@@ -111,6 +118,10 @@ fn wrong_request(error: &RequestError, now: &Zoned) -> CliError {
     CliError::Usage(match error {
         RequestError::WindowEndsBeforeStart { key, earliest, latest } => {
             format!("{key}: {} is before earliest ({})", format_time(*latest, zone), format_time(*earliest, zone))
+        }
+        RequestError::WindowPassed { key, latest, .. } => {
+            let now = Time(now.timestamp().as_second());
+            format!("{key}: {} is past, it is {} now", format_time(*latest, zone), format_time(now, zone))
         }
         other => other.to_string(),
     })
@@ -364,6 +375,15 @@ mod tests {
                 "-N 1 -t 1h --earliest now+2h --latest now+1h",
                 "latest: 2026-11-21 10:30:00+01:00 is before earliest (2026-11-21 11:30:00+01:00)",
             ),
+            (
+                "-N 1 -t 1h --latest 'today 00:02'",
+                "latest: 2026-11-21 00:02:00+01:00 is past, it is 2026-11-21 09:30:00+01:00 now",
+            ),
+            (
+                "-N 1 -t 1h --earliest 'today 00:01' --latest 'today 00:02'",
+                "latest: 2026-11-21 00:02:00+01:00 is past, it is 2026-11-21 09:30:00+01:00 now",
+            ),
+            ("-N 1 -t 1h --deadline 'today 00:02'", "deadline: 2026-11-21 00:02:00+01:00 is past"),
             ("-N 3 -t 1h --candidate a", "3 asked, but only 1 distinct"),
             ("-N 1 -t 1h --id ''", "--id: an id must not be empty"),
             ("-N 1 -t 1h --work 1h", "work: given beside duration"),
