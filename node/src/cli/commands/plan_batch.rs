@@ -3,7 +3,6 @@
 //! A thin caller of [`broker::batch`]. Invariant: the whole file is read and checked before the first answer.
 
 use std::{
-    collections::BTreeMap,
     fs::File,
     io::{BufRead, BufWriter, Write},
     path::{Path, PathBuf},
@@ -16,14 +15,13 @@ use std::{
 
 use broker::{
     batch::{self, BatchAnswer, BatchLine, Given, Options, Policy, Progress, Watch, policy_named},
-    ids::RequestId,
-    offline::{Asked, OfflinePlanner},
+    offline::OfflinePlanner,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use signal_hook::{consts::SIGINT, flag};
 
-use super::plan_offline::{at_line, each_line, write_line, wrong_line};
+use super::plan_offline::{read, write_line};
 use crate::{
     cli::{error::CliError, output::shows_progress, request_args::BatchArgs},
     text::document::DocumentError,
@@ -135,20 +133,6 @@ fn write_alternatives(file: File, answer: &BatchAnswer) -> std::io::Result<()> {
         file.write_all(b"\n")?;
     }
     file.flush()
-}
-
-fn read(planner: &OfflinePlanner, file: &Path, input: impl BufRead) -> Result<Vec<Asked>, CliError> {
-    let mut lines: BTreeMap<RequestId, usize> = BTreeMap::new();
-    let mut requests = Vec::new();
-    each_line(file, input, |number, line| {
-        let request = planner.read_line(number, line).map_err(|error| wrong_line(file, error))?;
-        if let Some(other) = lines.insert(request.id.clone(), number) {
-            return Err(at_line(file, number, "id", format!("{} is the id of line {other} as well", request.id)));
-        }
-        requests.push(request);
-        Ok(())
-    })?;
-    Ok(requests)
 }
 
 #[cfg(test)]
