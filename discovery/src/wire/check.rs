@@ -110,6 +110,11 @@ pub fn check_tariff(tariff: &Tariff) -> Result<(), Invalid> {
 /// [`Invalid`] names the limit that it breaks.
 pub fn check_host(host: &Host) -> Result<(), Invalid> {
     ensure(!host.id.is_uplink(), || format!("host {}: this name stands for the site's link to others", host.id))?;
+    // Hooks and commands get the names of hosts in lists, and people write SITE/HOST.
+    let splits = |part: char| part == ',' || part == '/' || part.is_whitespace();
+    ensure(!host.id.as_str().contains(splits), || {
+        format!("host {:?}: a comma, a blank or a / in a name would split it where hosts are listed", host.id.as_str())
+    })?;
     let (id, mbps) = (&host.id, ResourceName::mbps());
     ensure(!host.capacity.contains_key(&mbps), || {
         format!("host {id}: the resource {} is of the uplink", mbps.as_str())
