@@ -48,13 +48,21 @@ use crate::{config::Surroundings, text::safe::safe};
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Nothing is left to be done when even the complaint cannot be written.
+        // Nothing is left to be done when even the complaint cannot be written.
+        Err(error) if error.use_stderr() => {
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Done }.into();
+            return Exit::Usage.into();
+        }
+        Err(help) => {
+            return end(help.print().and_then(|()| io::stdout().flush()).map_err(CliError::output).map(|()| Exit::Done));
         }
     };
-    match execute(cli) {
+    end(execute(cli))
+}
+
+/// Says what went wrong, if something did; the exit code.
+fn end(result: Result<Exit, CliError>) -> ExitCode {
+    match result {
         Ok(exit) => exit.into(),
         Err(error) if error.is_broken_pipe() => Exit::Done.into(),
         Err(error) => {

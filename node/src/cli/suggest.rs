@@ -24,6 +24,11 @@ pub fn unknown_to_all(request: &Request, list: &HostList) -> Option<String> {
             "no known site offers a host: kolo sites lists them, and one that is drained offers none".to_owned(),
         );
     }
+    let hosts: BTreeSet<&str> = list.hosts.iter().map(|host| host.host.as_str()).collect();
+    let named = request.shapes().flat_map(|demand| demand.candidates().into_iter().flatten());
+    if let Some(name) = named.map(|host| host.as_str()).find(|name| !hosts.contains(name)) {
+        return Some(no_host(name, &hosts));
+    }
     let resources: BTreeSet<&str> =
         list.hosts.iter().flat_map(|host| host.resources.keys()).map(|name| name.as_str()).collect();
     let asked = request.shapes().flat_map(|demand| demand.per_host().keys().chain(demand.total().keys()));
@@ -46,6 +51,19 @@ pub fn unknown_to_all(request: &Request, list: &HostList) -> Option<String> {
         }
     }
     None
+}
+
+/// Says that no host of a grid with these is called `name`.
+fn no_host(name: &str, hosts: &BTreeSet<&str>) -> String {
+    let bare = name.rsplit('/').next().unwrap_or(name);
+    let meant = hosts.get(bare).copied().or_else(|| closest(&bare.to_lowercase(), bare, hosts.iter().copied()));
+    let meant = match meant {
+        // Lists as other programs have them.
+        _ if name.contains([',', '[', '*', ' ']) => "; name each host with a --candidate of its own".to_owned(),
+        Some(meant) => format!("; did you mean {meant}?"),
+        None => "; kolo hosts lists them".to_owned(),
+    };
+    format!("no known host is called {name}{meant}")
 }
 
 fn complaint(what: &str, meant: Option<&str>) -> String {
@@ -82,7 +100,7 @@ mod tests {
     #[test]
     fn what_no_host_has_is_named_with_what_may_have_been_meant() {
         let list: HostList = serde_json::from_str(
-            r#"{"hosts":[{"site":"s","site_name":"","host":"h","resources":{"cpu":1,"bandwidth":1},
+            r#"{"hosts":[{"site":"s","site_name":"","host":"node-1","resources":{"cpu":1,"bandwidth":1},
             "attributes":{"arch":"x86_64","os":"linux"},"free_now":null,"schedule_age_s":null}],"next":null}"#,
         )
         .unwrap();
@@ -93,6 +111,19 @@ mod tests {
             (r#""attributes":{"arch":"x86-64"}"#, Some("no known host has arch=x86-64; did you mean arch=x86_64?")),
             (r#""attributes":{"arch":"riscv"}"#, Some("no known host has arch=riscv")),
             (r#""total":{"cpu":1},"attributes":{"os":"linux"}"#, None),
+            (r#""candidates":["node-1"]"#, None),
+            (r#""candidates":["nosuch"]"#, Some("no known host is called nosuch; kolo hosts lists them")),
+            (r#""candidates":["node-1","Node-2"]"#, Some("no known host is called Node-2; did you mean node-1?")),
+            (r#""candidates":["NODE-1"]"#, Some("no known host is called NODE-1; did you mean node-1?")),
+            (r#""candidates":["alpha/node-1"]"#, Some("no known host is called alpha/node-1; did you mean node-1?")),
+            (
+                r#""candidates":["node-1,node-2"]"#,
+                Some("no known host is called node-1,node-2; name each host with a --candidate of its own"),
+            ),
+            (
+                r#""candidates":["node-[1-4]"]"#,
+                Some("no known host is called node-[1-4]; name each host with a --candidate of its own"),
+            ),
         ] {
             let request: Request = serde_json::from_str(&format!(r#"{{"hosts":1,"duration":60,{rest}}}"#)).unwrap();
             assert_eq!(unknown_to_all(&request, &list).as_deref(), expected, "{rest}");

@@ -215,9 +215,17 @@ pub fn run(common: &Common<'_>, hosts: &[&ReservedHost], wishes: Vec<Wish>) -> R
     });
     // Nothing that blocks is waited for.
     runtime.shutdown_background();
-    Ok(match (end?, common.each) {
+    let end = match (end?, common.each) {
         (JobEnd::Over(code), Some(each)) => JobEnd::Over(each.summary(code, |text| printer.remark(text))),
         (JobEnd::Unknown(code), Some(each)) => JobEnd::Unknown(each.summary(code, |text| printer.remark(text))),
         (end, _) => end,
+    };
+    let Some(source) = printer.take_failure() else { return Ok(end) };
+    printer.remark(&CliError::output(source).to_string());
+    // What was said is lost, so it is no success.
+    Ok(match end {
+        JobEnd::Over(0) => JobEnd::Over(code::UNKNOWN),
+        JobEnd::Left(0) => JobEnd::Left(code::UNKNOWN),
+        end => end,
     })
 }
