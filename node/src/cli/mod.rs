@@ -54,7 +54,8 @@ pub fn run() -> ExitCode {
             return Exit::Usage.into();
         }
         Err(help) => {
-            return end(help.print().and_then(|()| io::stdout().flush()).map_err(CliError::output).map(|()| Exit::Done));
+            let shown = help.print().and_then(|()| io::stdout().flush());
+            return end(shown.map(|()| Exit::Done).map_err(CliError::output));
         }
     };
     end(execute(cli))
