@@ -11,6 +11,7 @@ use std::{
 
 use broker::{
     ids::SiteId,
+    needs::Lack,
     protocol::{ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
 };
@@ -253,6 +254,16 @@ impl Discovery {
     /// [`RunError`] when there is no stream.
     pub async fn open_run(&self, site: &SiteId, opening: Vec<u8>) -> Result<RunStream, RunError> {
         self.runs.open(site, opening).await
+    }
+
+    /// Notes that a site has refused a command for the lack of this. Where its advert claims to have it, that is counted, and finds that
+    /// need it avoid the site for ten minutes.
+    pub fn note_refusal(&self, site: &SiteId, lack: Lack) {
+        let shared = self.core.shared();
+        if shared.view.with_site(site, |view| !view.advert().features.deny(&lack)) == Some(true) {
+            shared.count(Counter::ClaimsRefused);
+            shared.refusals.note(site, lack, shared.clock.now());
+        }
     }
 
     /// Whether there is no connection at all.

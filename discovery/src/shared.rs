@@ -30,6 +30,7 @@ use crate::{
     health::PeerHealth,
     identity::{Identity, site_of_peer},
     membership::{Badge, DifferingDigests},
+    refusals::Refusals,
     run::OpenStreams,
     status::{Offsets, SeenAs},
     view::SharedView,
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) dials: Arc<DialFilter>,
     /// Streams to what runs on a seat, by peer.
     pub(crate) runs: OpenStreams,
+    /// What sites have refused to commands that their adverts claim.
+    pub(crate) refusals: Refusals,
     outbox: Mutex<Outbox>,
     last_sequence: AtomicU64,
     listen: RwLock<Vec<Multiaddr>>,
@@ -115,6 +118,7 @@ impl Shared {
             seen_as: SeenAs::default(),
             dials,
             runs: OpenStreams::default(),
+            refusals: Refusals::default(),
             outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, quotes: false, changes }),
             last_sequence: AtomicU64::new(0),
             listen: RwLock::new(Vec::new()),
@@ -226,7 +230,7 @@ impl Shared {
             uplink: offer.uplink,
             quotes,
             addresses: self.listen_addresses().iter().take(ADDRESSES_MAX).map(ToString::to_string).collect(),
-            features: self.dialect.features.clone(),
+            features: self.dialect.features.clone().allowing(offer.allows.iter().copied(), offer.images.clone()),
         }
     }
 

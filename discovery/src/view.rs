@@ -17,8 +17,10 @@ use std::{
 
 use broker::{
     classes::HostClass,
+    features::Images,
     host::Host,
     ids::{HostId, SiteId},
+    needs::ImageName,
     protocol::{Advert, ClassesLeft, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
     time::{Millis, Time},
@@ -144,6 +146,24 @@ impl SharedView {
     pub fn sites(&self, now: Millis) -> Vec<SiteSummary> {
         let summary = |site: SiteId| self.with_site(&site, |view| summarise(view, now));
         self.site_ids().into_iter().filter_map(summary).collect()
+    }
+
+    /// The first names of images, at most so many, of sites that tell them.
+    #[must_use]
+    pub fn image_names(&self, most: usize) -> BTreeSet<ImageName> {
+        let mut names = BTreeSet::new();
+        if most == 0 {
+            return names;
+        }
+        for entry in &self.sites {
+            if let Images::Named(of_site) = entry.view.advert().features.images() {
+                names.extend(of_site.iter().take(most).cloned());
+                while names.len() > most {
+                    names.pop_last();
+                }
+            }
+        }
+        names
     }
 
     /// Looks at all classes of hosts, site by site, in no particular order. The flag tells whether the site's schedules

@@ -12,6 +12,8 @@ mod api_drawn;
 mod authority;
 #[path = "grid/batch.rs"]
 mod batch;
+#[path = "grid/capabilities.rs"]
+mod capabilities;
 #[path = "grid/classes.rs"]
 mod classes;
 #[path = "grid/documents.rs"]

@@ -28,17 +28,14 @@ pub struct CutCounts {
     pub speed: u64,
     /// By resource whose capacity is below `d_i`, `memory>=8GiB`.
     pub resources: Vec<(String, u64)>,
+    /// By what their site does not do for the request, in words; these come before all others but the candidates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<(String, u64)>,
 }
 
 impl CutCounts {
     /// Counts `hosts` hosts that lack this.
     pub fn add(&mut self, unmet: Unmet, hosts: u64) {
-        fn count(counts: &mut Vec<(String, u64)>, key: String, hosts: u64) {
-            match counts.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, count)) => *count += hosts,
-                None => counts.push((key, hosts)),
-            }
-        }
         match unmet {
             Unmet::Candidates => self.candidates += hosts,
             Unmet::Attribute(key, value) => count(&mut self.attributes, format!("{key}={value}"), hosts),
@@ -49,12 +46,33 @@ impl CutCounts {
         }
     }
 
+    /// Counts `hosts` hosts of sites that do not do what the request needs, as these words say of their owner or program.
+    pub fn add_of_sites(&mut self, words: String, hosts: u64) {
+        count(&mut self.sites, words, hosts);
+    }
+
+    /// What their sites do not do, for the end of a sentence.
+    fn words_of_sites(&self) -> String {
+        let of_site = |(words, hosts): &(String, u64)| {
+            let noun = if *hosts == 1 { "host" } else { "hosts" };
+            format!("; {hosts} {noun}: {words}")
+        };
+        self.sites.iter().map(of_site).collect()
+    }
+
     fn words(&self) -> String {
         let one = |name: &str, hosts: u64| (hosts > 0).then(|| format!("{name} {hosts}"));
         let attributes = self.attributes.iter().map(|(pair, hosts)| format!("{pair} {hosts}"));
         let resources = self.resources.iter().map(|(least, hosts)| format!("per_host.{least} {hosts}"));
         let all = one("candidates", self.candidates).into_iter().chain(attributes).chain(one("speed", self.speed));
         all.chain(resources).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn count(counts: &mut Vec<(String, u64)>, key: String, hosts: u64) {
+    match counts.iter_mut().find(|(known, _)| *known == key) {
+        Some((_, count)) => *count += hosts,
+        None => counts.push((key, hosts)),
     }
 }
 
@@ -237,6 +255,20 @@ impl Reason {
         one.unwrap_or(Reason::Shapes(reasons))
     }
 
+    /// The same with what has cut the hosts that a planner was not even given, where there were too few of them.
+    #[must_use]
+    pub fn with_cut(self, before: &CutCounts) -> Reason {
+        match self {
+            Reason::TooFewHosts { found, asked, cut } if cut == CutCounts::default() => {
+                Reason::TooFewHosts { found, asked, cut: before.clone() }
+            }
+            Reason::Shapes(reasons) => {
+                Reason::Shapes(reasons.into_iter().map(|reason| reason.with_cut(before)).collect())
+            }
+            other => other,
+        }
+    }
+
     /// A stable name of the kind of reason; of several, of the first.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -270,7 +302,8 @@ impl Reason {
             Reason::TooFewHosts { found, asked, cut } => {
                 let cuts = cut.words();
                 let cuts = if cuts.is_empty() { cuts } else { format!("; hosts cut by {cuts}") };
-                format!("{found} of {asked} hosts satisfy the minima and attributes{cuts}")
+                let of_sites = cut.words_of_sites();
+                format!("{found} of {asked} hosts satisfy the minima and attributes{of_sites}{cuts}")
             }
             Reason::Capacity { resource, needed, best } => format!(
                 "{resource}: {} asked in sum, the largest hosts together have {}",

@@ -19,6 +19,7 @@ use broker::{
     features::{Feature, Features},
     host::Host,
     ids::{HostId, SiteId},
+    needs::Lack,
     negotiation::{Excluded, FoundHost},
     protocol::{Advert, ClassesLeft},
     time::Millis,
@@ -74,6 +75,10 @@ pub enum Constraint {
     NotExcluded,
     /// The site's program can do what the request needs.
     Feature(Feature),
+    /// The site's owner allows commands what the request needs.
+    Allows(Lack),
+    /// The site has not refused lately what its advert claims.
+    KeepsWord(Lack),
     /// A need of the request that hosts do not meet.
     Need(Unmet),
 }
@@ -83,6 +88,8 @@ impl fmt::Display for Constraint {
         match self {
             Constraint::NotExcluded => f.write_str("excluded sites"),
             Constraint::Feature(feature) => write!(f, "feature {feature}"),
+            Constraint::Allows(lack) => write!(f, "allows {lack}"),
+            Constraint::KeepsWord(lack) => write!(f, "has not refused {lack}"),
             Constraint::Need(Unmet::Candidates) => f.write_str("candidates"),
             Constraint::Need(Unmet::Attribute(key, value)) => write!(f, "attribute {key}={value}"),
             Constraint::Need(Unmet::Speed(least)) => write!(f, "speed {least}"),
@@ -202,8 +209,9 @@ impl Finder {
     }
 
     fn matching(&self, query: &Query) -> Matching {
-        let view = &self.shared().view;
-        aside(view.host_count(), || matching(view, query))
+        let shared = self.shared();
+        let refusing = shared.refusals.of(query.demand.needs(), shared.clock.now());
+        aside(shared.view.host_count(), || matching(&shared.view, query, &refusing))
     }
 
     /// Takes hosts from the front until `wanted` of them have a current schedule.
@@ -386,12 +394,25 @@ fn members_meant(candidates: &[HostId]) -> BTreeMap<HostId, BTreeSet<u32>> {
     meant
 }
 
+/// What keeps a site from a request whatever its hosts, where some sites have refused what it needs.
+fn lacking(
+    advert: &Advert,
+    (features, needs): (&Features, &[Lack]),
+    refusing: &BTreeMap<SiteId, Lack>,
+) -> Option<Constraint> {
+    let of_program = advert.features.lacks(features).cloned().map(Constraint::Feature);
+    let denied = || needs.iter().find(|lack| advert.features.deny(lack)).cloned().map(Constraint::Allows);
+    let refused = || refusing.get(&advert.site).cloned().map(Constraint::KeepsWord);
+    of_program.or_else(denied).or_else(refused)
+}
+
 /// Splits the hosts of the view into those that fit and those that a constraint cuts.
-fn matching(view: &SharedView, query: &Query) -> Matching {
+fn matching(view: &SharedView, query: &Query, refusing: &BTreeMap<SiteId, Lack>) -> Matching {
     let mut matching = Matching::default();
     let needs = query.demand.host_needs();
     let mut met: BTreeSet<&HostId> = BTreeSet::new();
     let features = Features::needed_by(&query.demand);
+    let of_owner: Vec<Lack> = query.demand.needs().lacks().collect();
     let mut judge = |advert: &Advert, class: &HostClass, has_answered: bool| {
         let (site, host) = (&advert.site, &class.host);
         matching.known_hosts += class.count();
@@ -400,10 +421,7 @@ fn matching(view: &SharedView, query: &Query) -> Matching {
             // Candidates come first, since a host that nobody asked for says nothing about what is left out.
             Some(Unmet::Candidates) => Some(Constraint::Need(Unmet::Candidates)),
             _ if query.exclude.sites.contains(site) => Some(Constraint::NotExcluded),
-            unmet => match advert.features.lacks(&features) {
-                Some(feature) => Some(Constraint::Feature(feature.clone())),
-                None => unmet.map(Constraint::Need),
-            },
+            unmet => lacking(advert, (&features, &of_owner), refusing).or(unmet.map(Constraint::Need)),
         };
         match unmet {
             Some(constraint) => *matching.cut.entry(constraint).or_default() += class.count(),

@@ -4,9 +4,13 @@
 //! ends at the latest version published. Changes that had to be dropped leave an update that begins after them: receivers see
 //! the gap and ask, so nothing is wrong, only slower.
 
+use std::collections::BTreeSet;
+
 use broker::{
     amount::Amount,
     classes::Hosts,
+    features::Images,
+    needs::Need,
     protocol::{LedgerVersion, ScheduleChange, ScheduleUpdate},
     time::Millis,
 };
@@ -24,6 +28,10 @@ pub struct Offer {
     pub hosts: Hosts,
     /// What the site's link to all others carries, in Mbit/s; none when it sets no limit.
     pub uplink: Option<Amount>,
+    /// What the owner allows of users' commands.
+    pub allows: BTreeSet<Need>,
+    /// The images that these run in; none where they run without.
+    pub images: Images,
 }
 
 /// Consecutive changes that wait to be sent.

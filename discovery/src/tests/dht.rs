@@ -1,5 +1,9 @@
 //! Finding hosts, above all those of sites that were never heard of.
 
+use broker::{
+    features::Images,
+    needs::{ImageName, Lack, Need},
+};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::*;
@@ -104,6 +108,46 @@ async fn a_sample_is_told_by_its_seed_and_says_what_was_cut() {
     let found = node.discovery.find(query, 1).await;
     assert!(found.hosts.is_empty());
     assert_eq!(found.cut, [(Constraint::NotExcluded, 28)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sites_that_do_not_allow_what_commands_need_are_left_out_and_so_are_those_that_break_their_word() {
+    let nodes = grid(4, |_| ()).await;
+    published(&nodes).await;
+    let image = |name: &str| ImageName::try_from(name.to_owned()).unwrap();
+    let offers: [(&[Need], &[&str]); 4] =
+        [(&[], &[]), (&[Need::Run], &[]), (&[Need::Run, Need::Network], &[]), (&[Need::Run], &["a:1"])];
+    for (number, (node, (allows, images))) in nodes.iter().zip(offers).enumerate() {
+        let plain = offer(format!("site-{number}"), vec![host(&format!("h{number}"), 4, "x86_64")]);
+        let images = Images::of(images.iter().map(|name| image(name)).collect());
+        node.discovery.publish_advert(Offer { allows: allows.iter().copied().collect(), images, ..plain }).unwrap();
+    }
+    let asking = |needs: &[Need], image: Option<&str>| {
+        let image = image.map(|name| ImageName::try_from(name.to_owned()).unwrap());
+        let needs = needs.iter().copied().collect();
+        Query { demand: demand(RequestDocument { needs, image, ..RequestDocument::default() }), ..query(4) }
+    };
+    assert_eq!(found_by(&nodes[0], &asking(&[Need::Run], Some("a:1")), 1).await, BTreeSet::from(["h3".to_owned()]));
+    assert_eq!(found_by(&nodes[0], &asking(&[Need::Run], None), 2).await, ["h1", "h2"].map(str::to_owned).into());
+    let networked = asking(&[Need::Run, Need::Network], None);
+    assert_eq!(found_by(&nodes[0], &networked, 1).await, BTreeSet::from(["h2".to_owned()]));
+    let [run, network] = [Need::Run, Need::Network].map(Lack::Need);
+    let cut = nodes[0].discovery.find(networked.clone(), 1).await.cut;
+    assert_eq!(cut, [(Constraint::Allows(run.clone()), 1), (Constraint::Allows(network.clone()), 2)]);
+    let other = nodes[0].discovery.find(asking(&[Need::Run], Some("b")), 1).await;
+    assert_eq!(other.cut, [(Constraint::Allows(run.clone()), 1), (Constraint::Allows(Lack::Image(image("b"))), 3)]);
+    assert_eq!(nodes[0].discovery.find(query(4), 1).await.hosts.len(), 4, "who needs nothing is served by all");
+    assert_eq!(nodes[0].discovery.view().image_names(1), [image("a:1")].into());
+    assert!(nodes[0].discovery.view().image_names(0).is_empty());
+
+    let (honest, liar) = (nodes[0].discovery.site_id(), nodes[2].discovery.site_id());
+    nodes[0].discovery.note_refusal(honest, run);
+    nodes[0].discovery.note_refusal(liar, network.clone());
+    assert_eq!(counter(&nodes[0], Counter::ClaimsRefused), 1, "the other one claims nothing");
+    let found = nodes[0].discovery.find(networked, 1).await;
+    assert!(found.hosts.is_empty() && found.cut.contains(&(Constraint::KeepsWord(network), 1)), "{found:?}");
+    let found = nodes[0].discovery.find(asking(&[Need::Run], None), 1).await;
+    assert_eq!(ids(&found), ["h1", "h2"].map(str::to_owned).into(), "it may still run what needs no network");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

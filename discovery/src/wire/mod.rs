@@ -10,6 +10,7 @@ mod dialect;
 mod encoding;
 mod envelope;
 pub mod frame;
+mod images;
 mod message;
 pub mod names;
 mod tariffs;

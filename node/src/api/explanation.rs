@@ -127,6 +127,9 @@ fn cut_view(cut: &CutCounts) -> Vec<CutView> {
     if cut.candidates > 0 {
         views.push(CutView { constraint: "candidates".to_owned(), hosts: cut.candidates });
     }
+    for (words, hosts) in &cut.sites {
+        views.push(CutView { constraint: words.clone(), hosts: *hosts });
+    }
     for (attribute, hosts) in &cut.attributes {
         views.push(CutView { constraint: format!("attribute {attribute}"), hosts: *hosts });
     }

@@ -182,6 +182,7 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
         stopwatch.stop();
         let plan = || plan_best(jobs, &candidates, effort, seed, &mut stopwatch);
         let outcome = state.coordinator.planning.look(candidates.len(), plan).await;
+        let outcome = outcome.with_cut(&found.cut);
         let is_everything = wanted.candidates().is_some() || found.hosts.len() < count;
         match (outcome, settings.next_m(multiplier).filter(|_| !is_everything)) {
             (PlanOutcome::Rejected(_), Some(next)) => {

@@ -10,6 +10,7 @@ use broker::{
     amount::Amount,
     cost::Cost,
     ids::MAX_ID_BYTES,
+    needs::IMAGE_BYTES_MAX,
     request::{MAX_CANDIDATES, RequestDocument},
     scale::Factor,
     shapes::MAX_SHAPES,
@@ -176,6 +177,15 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
             let factor = factor.minimum(Some(1)).maximum(Some(i64::from(Factor::MAX.thousandths())));
             let range = ArrayBuilder::new().schema_type(of(Type::Array)).description(about);
             range.items(factor).min_items(Some(2)).max_items(Some(2)).into()
+        }
+        Kind::Words(_, words) => {
+            let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied()));
+            let list = ArrayBuilder::new().schema_type(of(Type::Array)).description(about);
+            list.items(word).unique_items(true).max_items(Some(words.len())).into()
+        }
+        Kind::Image => {
+            let name = plain.schema_type(of(Type::String)).pattern(Some("^[A-Za-z0-9][!-~]*$"));
+            name.max_length(Some(IMAGE_BYTES_MAX)).into()
         }
         Kind::Compute | Kind::One => plain.into(),
     }

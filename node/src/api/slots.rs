@@ -292,7 +292,7 @@ impl Question<'_> {
     fn planned(&self, found: &Found, candidates: &[Candidate<'_>]) -> PlanOutcome {
         let jobs = Job::of_shapes(self.request, self.at.map_or(self.window, |at| (at, at)));
         let jobs = jobs.map(|(shape, job)| (shape, Job { asked_at: Some(self.now), uplinks: &found.uplinks, ..job }));
-        plan_best(jobs, candidates, self.effort, self.seed, &mut ())
+        plan_best(jobs, candidates, self.effort, self.seed, &mut ()).with_cut(&found.cut)
     }
 
     fn verdict(&self, availability: &Availability<'_>, planned: impl FnOnce() -> PlanOutcome) -> Verdict {

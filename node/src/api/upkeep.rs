@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use axum::{Json, extract::State, http::StatusCode};
@@ -33,6 +33,7 @@ use super::{
 };
 use crate::{
     config::{ConfigError, ConfigSource, NodeConfig},
+    run::{Confinement, RunError, site::RunSite},
     runtime::lock::locked,
     site::task::SharedLedger,
     storage::data_dir::{DataDir, DataDirError},
@@ -52,6 +53,9 @@ const LIVE: [&str; 10] = [
     "uplink",
 ];
 
+/// The same where what runs commands stays.
+const LIVE_WITH_RUNNER: [&str; 2] = ["runner_network", "runner_images"];
+
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum UpkeepError {
@@ -64,6 +68,9 @@ pub enum UpkeepError {
     DataDir(#[from] DataDirError),
     #[error(transparent)]
     Offer(#[from] OfferError),
+    /// This machine cannot run commands like this.
+    #[error(transparent)]
+    Runs(#[from] RunError),
     /// This node was started without a way to read its configuration again.
     #[error("this node cannot read its configuration again; restart it")]
     NoSource,
@@ -91,6 +98,8 @@ pub struct Upkeep {
     pub config: Mutex<NodeConfig>,
     /// Where the configuration comes from.
     pub source: Option<ConfigSource>,
+    /// Where commands run, once that is known.
+    pub runs: OnceLock<Arc<RunSite>>,
 }
 
 impl Upkeep {
@@ -123,7 +132,8 @@ impl Upkeep {
     fn advertise_as(&self, config: &NodeConfig) -> Result<(), OfferError> {
         let hosts = config.hosts.iter().filter(|_| !self.is_draining()).map(|own| own.host.clone()).collect();
         let (name, contact) = (config.name.clone(), config.settings.contact.clone());
-        self.discovery.publish_advert(Offer { name, contact, hosts, uplink: config.uplink() })
+        let (uplink, (allows, images)) = (config.uplink(), config.allowed());
+        self.discovery.publish_advert(Offer { name, contact, hosts, uplink, allows, images })
     }
 
     /// Reads the configuration again and puts into force what can be.
@@ -141,9 +151,19 @@ impl Upkeep {
         let mut offered = config.clone();
         offered.hosts.clone_from(&new.hosts);
         (offered.settings.uplink, offered.settings.contact) = (new.settings.uplink, new.settings.contact.clone());
-        let is_offered = |config: &NodeConfig| (config.hosts.clone(), config.uplink(), config.settings.contact.clone());
+        let confined = self.confined_as(&config, &new)?;
+        if confined.is_some() {
+            offered.settings.runner_network = new.settings.runner_network;
+            offered.settings.runner_images.clone_from(&new.settings.runner_images);
+        }
+        let is_offered = |config: &NodeConfig| {
+            (config.hosts.clone(), config.uplink(), config.settings.contact.clone(), config.allowed())
+        };
         if is_offered(&offered) != is_offered(&config) {
             self.advertise_as(&offered)?;
+        }
+        if let Some((runs, confinement)) = confined {
+            runs.confine(confinement, self.data_dir.path());
         }
         offered.settings.ledger.binding = new.settings.ledger.binding;
         let has_other_units = units_without_prices(&offered) != units_without_prices(&config);
@@ -170,6 +190,18 @@ impl Upkeep {
         let (changed, at_next_start) = (reloaded.changed.join(" "), reloaded.at_next_start.join(" "));
         info!(changed, at_next_start, "the configuration was read again");
         Ok(reloaded)
+    }
+
+    /// How commands are confined anew by this configuration; none where that does not change, or waits for the next start.
+    fn confined_as(&self, old: &NodeConfig, new: &NodeConfig) -> Result<Option<(&RunSite, Confinement)>, RunError> {
+        let allowed = |config: &NodeConfig| {
+            (config.settings.runner, config.settings.runner_network, config.settings.runner_images.clone())
+        };
+        let ((before, ..), (runner, has_network, images)) = (allowed(old), allowed(new));
+        let runs = self.runs.get().filter(|_| runner == before && allowed(old) != allowed(new));
+        let Some(runs) = runs else { return Ok(None) };
+        let confinement = runs.confinement_with((has_network, &images), self.data_dir.path())?;
+        Ok(confinement.map(|confinement| (&**runs, confinement)))
     }
 
     /// Works out the prices of the present day, and publishes them if they are others.
@@ -241,10 +273,12 @@ impl Reloaded {
         };
         let (old_values, new_values) = (values(old), values(new));
         let differ = old_values.keys().filter(|key| old_values.get(*key) != new_values.get(*key));
+        let has_runner = old.settings.runner.is_some() && old.settings.runner == new.settings.runner;
         let has_door = old.remote.is_some() && new.remote.is_some();
         let is_live = |key: &String| {
             let is_listed = LIVE.iter().any(|live| key == live || live.ends_with('.') && key.starts_with(live));
-            is_listed && (has_door || !key.starts_with("remote."))
+            let is_of_runner = has_runner && LIVE_WITH_RUNNER.contains(&key.as_str());
+            is_of_runner || is_listed && (has_door || !key.starts_with("remote."))
         };
         let (mut changed, at_next_start): (Vec<String>, Vec<String>) = differ.cloned().partition(is_live);
         // The file may list other hosts under the same name.

@@ -156,6 +156,7 @@ fn value_of(kind: Kind, words: &[String], now: &Zoned) -> Result<Value, String> 
             words.iter().map(host).collect::<Result<_, _>>().map_err(|error| error.to_string())?
         }
         Kind::Shapes => words.iter().map(|text| shape(text, now)).collect::<Result<_, _>>()?,
+        Kind::Words(..) => words.iter().map(|word| Value::from(word.as_str())).collect(),
         Kind::Flag => true.into(),
         Kind::One => 1.into(),
         one => typed(one, &words.join(" "), now)?,
@@ -314,6 +315,31 @@ mod tests {
         assert_eq!(json, expected);
         let json = serde_json::to_value(read(&format!("--request {file} --work 2h")).unwrap()).unwrap();
         assert_eq!((&json["work"], json.get("duration")), (&7200.into(), None));
+    }
+
+    #[test]
+    fn what_commands_need_of_owners_is_said_by_flags_files_and_scripts() {
+        let directory = tempfile::tempdir().unwrap();
+        let [toml, json, script] = ["r.toml", "r.json", "job.sh"].map(|name| directory.path().join(name));
+        fs::write(&toml, "hosts = 1\nduration = \"1h\"\nneeds = [\"run\", \"network\"]\nimage = \"a:1\"\n").unwrap();
+        fs::write(&json, r#"{"hosts":1,"duration":3600,"needs":["network","run"],"image":"a:1"}"#).unwrap();
+        fs::write(&script, "#KOLO -N 1 -t 1h --needs run,network\n#KOLO --image a:1\nmake\n").unwrap();
+        let expected = read("-N 1 -t 1h --needs network --needs run --image a:1").unwrap();
+        let shown = serde_json::to_value(&expected).unwrap();
+        assert_eq!((&shown["needs"], &shown["image"]), (&serde_json::json!(["run", "network"]), &"a:1".into()));
+        for file in [&toml, &json] {
+            assert_eq!(read(&format!("--request {}", file.display())).unwrap(), expected);
+        }
+        assert_eq!(checked(Some(&script), &RequestArgs::default(), &now()).unwrap(), expected);
+        fs::write(&toml, "hosts = 1\nduration = \"1h\"\nneeds = [\"gpu\"]\n").unwrap();
+        for (line, expected) in [
+            (format!("--request {}", toml.display()), "unknown variant `gpu`, expected `run` or `network`"),
+            ("-N 1 -t 1h --needs gpu".to_owned(), "invalid value 'gpu' for '--needs <WHAT>'"),
+            ("-N 1 -t 1h --image 'a b'".to_owned(), "--image: \"a b\" cannot name an image"),
+        ] {
+            let error = read(&line).unwrap_err();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
     }
 
     #[test]

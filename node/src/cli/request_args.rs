@@ -63,6 +63,13 @@ fn flag_of(key: &'static Key) -> Option<Arg> {
         Kind::One => flag.action(ArgAction::SetTrue).conflicts_with("sites-max"),
         Kind::Shapes => flag.value_name("SHAPE").action(ArgAction::Append),
         Kind::Scale => flag.value_name("LEAST..LARGEST"),
+        Kind::Words(name, words) => flag
+            .value_name(name)
+            .value_parser(words.to_vec())
+            .hide_possible_values(true)
+            .value_delimiter(',')
+            .action(ArgAction::Append),
+        Kind::Image => flag.value_name("IMAGE"),
     })
 }
 

@@ -16,8 +16,10 @@ use std::{
 use broker::{
     amount::Amount,
     batch::policy_named,
+    features::{IMAGES_MAX, Images},
     ids::{HostId, MAX_ID_BYTES},
     ledger::{HostLedger, LedgerLimits},
+    needs::{ImageName, Need},
     negotiation::NegotiationSettings,
     phases,
     schedule::Schedule,
@@ -41,7 +43,7 @@ use super::{
 };
 use crate::{
     contact,
-    run::order::check_image_name,
+    run::{Runner, order::check_image_name},
     runtime::clock::Clock,
     trust::{GridFile, Wallet},
 };
@@ -110,6 +112,15 @@ impl NodeConfig {
     /// What the site's uplink carries, in Mbit/s; none when it sets no limit.
     pub fn uplink(&self) -> Option<Amount> {
         self.settings.uplink.map(Rate::mbps)
+    }
+
+    /// What the owner allows of users' commands, and the images that they run in; none where they run without.
+    pub fn allowed(&self) -> (BTreeSet<Need>, Images) {
+        let Settings { runner, runner_network, runner_images, .. } = &self.settings;
+        let network = runner.filter(|runner| runner.is_on_network(*runner_network)).map(|_| Need::Network);
+        let needs = runner.map(|_| Need::Run).into_iter().chain(network).collect();
+        let images = runner_images.iter().filter(|_| *runner == Some(Runner::Podman));
+        (needs, Images::of(images.filter_map(|image| ImageName::try_from(image.clone()).ok()).collect()))
     }
 
     /// What the ledger has books of: the hosts with the owner's own work, and the uplink if it has a limit.
@@ -518,6 +529,12 @@ fn check_runner(settings: &Settings, places: &Places) -> Result<(), ConfigError>
     if let Some(path) = settings.runner_paths.iter().find(|path| !Path::new(path).is_absolute() || path.contains('\0'))
     {
         return Err(places.wrong("runner_paths", format!("{path:?} is no absolute path")));
+    }
+    let images = settings.runner_images.len();
+    if images > IMAGES_MAX {
+        return Err(
+            places.wrong("runner_images", format!("{images} images, and at most {IMAGES_MAX} can be told to others"))
+        );
     }
     for image in &settings.runner_images {
         check_image_name(image).map_err(|error| places.wrong("runner_images", error))?;

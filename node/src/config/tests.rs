@@ -1,9 +1,11 @@
 //! Rules of the configuration, tested through files and flags as a user writes them.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use broker::{
+    features::{IMAGES_MAX, Images},
     ledger::LedgerLimits,
+    needs::{ImageName, Need},
     negotiation::NegotiationSettings,
     request::Effort,
     schedule::Schedule,
@@ -154,6 +156,26 @@ fn every_complaint_names_file_and_key() {
 fn runners_that_there_are_not_are_named_with_those_that_there_are() {
     let error = load_file("runner = \"docker\"").unwrap_err();
     assert!(error.contains("expected one of \"none\", \"bubblewrap\", \"podman\", \"systemd\""), "{error}");
+}
+
+#[test]
+fn what_the_owner_allows_of_commands_follows_from_the_runner() {
+    let image = ImageName::try_from("a:1".to_owned()).unwrap();
+    let images = Images::of([image].into());
+    let (run, all) = (BTreeSet::from([Need::Run]), BTreeSet::from([Need::Run, Need::Network]));
+    for (keys, needs, images) in [
+        ("runner_network = true\nrunner_images = [\"a:1\"]", BTreeSet::new(), Images::default()),
+        ("runner = \"none\"", all.clone(), Images::default()),
+        ("runner = \"bubblewrap\"\nrunner_images = [\"a:1\"]", run.clone(), Images::default()),
+        ("runner = \"systemd\"\nrunner_network = true", all, Images::default()),
+        ("runner = \"podman\"\nrunner_images = [\"a:1\", \"a:1\"]", run, images),
+    ] {
+        assert_eq!(load_file(&format!("{keys}\n{ONE_HOST}")).unwrap().allowed(), (needs, images), "{keys}");
+    }
+    let many: Vec<String> = (0..=IMAGES_MAX).map(|number| format!("\"a:{number}\"")).collect();
+    let error =
+        load_file(&format!("runner = \"podman\"\nrunner_images = [{}]\n{ONE_HOST}", many.join(","))).unwrap_err();
+    assert!(error.contains("runner_images: 1025 images, and at most 1024"), "{error}");
 }
 
 #[test]

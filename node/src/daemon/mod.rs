@@ -12,7 +12,7 @@ mod runs;
 use std::{
     collections::BTreeSet,
     io, mem,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -146,6 +146,7 @@ async fn run_from(
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), observers));
     let upkeep = upkeep((&config, &grid), source, doors.tls(), (data_dir, gate, ledger.clone(), discovery.clone()));
     let (runs, audit) = runs::site(&config, &upkeep.data_dir, (&discovery, &grid), (&ledger, &usable, clock))?;
+    let runs = upkeep.runs.get_or_init(|| runs).clone();
     let api = Arc::new(ApiState {
         activations: shown.clone(),
         discovery: discovery.clone(),
@@ -441,7 +442,7 @@ fn upkeep(
     // As it would be read now: at the first start of a node that makes a grid of its own nothing named the grid.
     let settings = Settings { grid: Some(grid.id.clone()), ..config.settings.clone() };
     let config = Mutex::new(NodeConfig { settings, ..config.clone() });
-    Arc::new(Upkeep { data_dir, gate, ledger, discovery, tls, config, source })
+    Arc::new(Upkeep { data_dir, gate, ledger, discovery, tls, config, source, runs: OnceLock::new() })
 }
 
 /// Reads the configuration again with every SIGHUP. In a terminal that signal says that the terminal is gone, and ends the node.

@@ -8,6 +8,7 @@ use std::{future::Future, sync::Arc, time::Instant};
 use broker::{
     demand::Demand,
     ids::SiteId,
+    needs::Lack,
     negotiation::{Event, Excluded, Found, Negotiation, Output, RequestRecord},
     phases::{Phase, PhaseStopwatch},
     protocol::SiteRequest,
@@ -34,6 +35,7 @@ use crate::{
     },
     site::task::OwnSite,
     storage::{Change, Store, StoreError},
+    text::needs::{feature_text, lack_text, refused_text},
 };
 
 /// Answers that may wait for the negotiation; a further asking task waits for a place.
@@ -303,6 +305,9 @@ impl Coordinator {
     }
 }
 
+/// Names of images in a reason.
+const IMAGES_SHOWN: usize = 8;
+
 /// Phase I through discovery, in the planner's words, on schedules that were confirmed within `age_max`.
 pub async fn find(
     discovery: &Discovery,
@@ -317,10 +322,19 @@ pub async fn find(
     let found = discovery.find(query, seed).await;
     discovery.prepare(found.hosts.iter().map(|host| host.site.clone()));
     let mut cut = CutCounts::default();
+    let is_of_image = |(constraint, _): &(Constraint, usize)| {
+        matches!(constraint, Constraint::Allows(Lack::WithoutImage | Lack::Image(_)))
+    };
+    let shown = if found.cut.iter().any(is_of_image) { IMAGES_SHOWN } else { 0 };
+    let images = discovery.view().image_names(shown);
     for (constraint, hosts) in found.cut {
-        // Sites that this request leaves out are reported with the attempts that they failed in.
-        if let Constraint::Need(unmet) = constraint {
-            cut.add(unmet, hosts as u64);
+        match constraint {
+            // Sites that this request leaves out are reported with the attempts that they failed in.
+            Constraint::NotExcluded => {}
+            Constraint::Feature(feature) => cut.add_of_sites(feature_text(&feature), hosts as u64),
+            Constraint::Allows(lack) => cut.add_of_sites(lack_text(&lack, &images), hosts as u64),
+            Constraint::KeepsWord(lack) => cut.add_of_sites(refused_text(&lack), hosts as u64),
+            Constraint::Need(unmet) => cut.add(unmet, hosts as u64),
         }
     }
     let sites = found.hosts.iter().map(|host| &host.site).filter(|_| demand.traffic().is_some());

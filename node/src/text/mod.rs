@@ -4,6 +4,7 @@
 
 pub mod credits;
 pub mod document;
+pub mod needs;
 pub mod price;
 pub mod request_file;
 pub mod request_keys;

@@ -9,6 +9,7 @@ use broker::{
     amount::Amount,
     document::{Misfit, read_object},
     ids::{HostId, RequestId},
+    needs::ImageName,
     request::RequestDocument,
     resources::{Attributes, ResourceName},
     time::Span,
@@ -149,6 +150,15 @@ impl<'de> DeserializeSeed<'de> for OfKind {
             Kind::Flag => Option::<bool>::deserialize(deserializer)?.map(|is| Raw::Done(is.into())),
             Kind::Shapes => Option::deserialize(deserializer)?.map(Raw::Shapes),
             Kind::Scale => Option::deserialize(deserializer)?.map(Raw::Scale),
+            Kind::Words(_, words) => {
+                let known = |text: &String| {
+                    let word = words.iter().find(|word| *word == text);
+                    word.map(|word| Value::from(*word)).ok_or_else(|| D::Error::unknown_variant(text, words))
+                };
+                let all = |texts: Vec<String>| texts.iter().map(known).collect::<Result<Value, _>>().map(Raw::Done);
+                Option::<Vec<String>>::deserialize(deserializer)?.map(all).transpose()?
+            }
+            Kind::Image => Option::<ImageName>::deserialize(deserializer)?.map(|name| Raw::Done(name.as_str().into())),
         })
     }
 }
@@ -260,6 +270,7 @@ pub fn typed(kind: Kind, text: &str, now: &Zoned) -> Result<Value, String> {
         Kind::Credits => parse_credits(text)?.0.into(),
         Kind::Traffic => json!({ "mbps": parse_rate(text)? }),
         Kind::Compute => json!({ "compute": parse_compute(text)? }),
+        Kind::Image => ImageName::try_from(text.to_owned()).map_err(|error| error.to_string())?.as_str().into(),
         Kind::Label => RequestId::new(text).map_err(|error| error.to_string())?.as_str().into(),
         _ => text.into(),
     })

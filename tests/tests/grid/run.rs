@@ -254,7 +254,9 @@ fn nobody_else_runs_and_nobody_runs_before_or_after_the_window() {
 
     let closed = Node::joining("gamma", &hosts("c", 1), &first, &[]);
     closed.wait_until_it_knows(3);
-    let refused = run(&mut kolo_run(&closed, &["-N", "3", "--total", "cpu=5", "-t", "1h"], &touch));
+    let id =
+        closed.kolo_json(&["submit", "-N", "3", "--total", "cpu=5", "-t", "1h"], 0)["id"].as_str().unwrap().to_owned();
+    let refused = run(&mut kolo_run(&closed, &["--in", &id], &touch));
     assert_eq!(refused.code, Some(121), "{refused:?}");
     assert!(refused.err.contains("host c1 of gamma") && refused.err.contains("lets nothing run"), "{refused:?}");
     assert!(!mark.exists(), "none runs unless all can");

@@ -6,7 +6,10 @@ use std::{
     io::{self, Write as _},
 };
 
-use broker::request::Request;
+use broker::{
+    needs::{ImageName, Need},
+    request::{Request, RequestDocument},
+};
 
 use super::{
     Context, path_of,
@@ -40,8 +43,7 @@ use crate::{
 /// # Errors
 /// [`CliError`], with the exit codes 120 to 125 when the command was not run on all seats or not to its end.
 pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
-    let describes_new = args.request.file.is_some() || !args.request.words.is_empty();
-    if describes_new && args.within.is_some() {
+    if args.describes_new() && args.within.is_some() {
         return Err(CliError::Usage(
             "--in: the reservation stands; what describes a new one goes without it".to_owned(),
         ));
@@ -58,6 +60,7 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
         Patterns::of(&args.fetch).map_err(|error| CliError::of_flag("--fetch", error))?;
     }
     let request = args.within.is_none().then(|| request::checked(None, &args.request, &context.now)).transpose()?;
+    let request = request.map(|request| with_needs(request, args)).transpose()?;
     if let Some(request) = &request {
         check_before(args, (&environment, many.as_ref()), request)?;
     }
@@ -93,6 +96,16 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
             Exit::Run(code)
         }
     })
+}
+
+/// The request, which also asks of its sites what the command needs.
+fn with_needs(request: Request, args: &RunArgs) -> Result<Request, CliError> {
+    let mut document = RequestDocument::from(request);
+    document.needs.insert(Need::Run);
+    if !args.port.is_empty() {
+        document.needs.insert(Need::Network);
+    }
+    Request::try_from(document).map_err(|error| CliError::Usage(error.to_string()))
 }
 
 /// The reservation to run in, and the node that knows it.
@@ -152,11 +165,14 @@ fn run_in(
     let each = many.and_then(Many::handed_out);
     let stdin = stdin(args, many);
     let seats: Vec<PeerSeat> = hosts.iter().map(|host| PeerSeat { site: host.site.clone(), seat: host.seat }).collect();
+    let named = args.image().map(|image| ImageName::try_from(image.to_owned()));
+    let named = named.transpose().map_err(|error| CliError::of_flag("--image", error))?;
     let orders = Orders {
         args,
         environment,
         many,
         files: sent.map(|sent| sent.hash),
+        image: named.as_ref().or(view.request.demand().needs().image.as_ref()),
         stdin,
         grid: &grid,
         request: &view.id,
@@ -234,4 +250,44 @@ fn fetch(courier: &Courier<'_>, hosts: &[&ReservedHost], args: &RunArgs, code: u
         largest = largest.max(code::UNKNOWN);
     }
     largest
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Run {
+        #[command(flatten)]
+        args: RunArgs,
+    }
+
+    #[test]
+    fn the_request_of_a_command_asks_for_what_the_command_needs() {
+        let asked = |line: &str| {
+            let words = shlex::split(&format!("kolo -N 1 -t 1h {line} -- true")).unwrap();
+            let Run { args } = Run::try_parse_from(words).unwrap();
+            let now = "2026-11-21T09:30:00+01:00[Europe/Ljubljana]".parse().unwrap();
+            let request = with_needs(request::checked(None, &args.request, &now).unwrap(), &args).unwrap();
+            let written = serde_json::to_value(&request).unwrap();
+            (written["needs"].to_string(), written.get("image").cloned().unwrap_or_default())
+        };
+        assert_eq!(asked(""), (r#"["run"]"#.to_owned(), Value::Null));
+        assert_eq!(asked("--port 4000"), (r#"["run","network"]"#.to_owned(), Value::Null));
+        assert_eq!(asked("--needs network --image a:1"), (r#"["run","network"]"#.to_owned(), "a:1".into()));
+    }
+
+    #[test]
+    fn an_image_may_be_named_for_a_reservation_that_stands_and_nothing_else_of_a_request() {
+        let new = |line: &str| {
+            let words = shlex::split(&format!("kolo --in last {line} -- true")).unwrap();
+            let Run { args } = Run::try_parse_from(words).unwrap();
+            (args.describes_new(), args.image().map(str::to_owned))
+        };
+        assert_eq!(new("--image a:1"), (false, Some("a:1".to_owned())));
+        assert_eq!(new("--needs run"), (true, None));
+    }
 }
