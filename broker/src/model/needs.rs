@@ -121,7 +121,7 @@ mod tests {
         let request = read(text).unwrap();
         assert_eq!(serde_json::to_string(&request).unwrap(), text);
         assert_eq!(request.demand().needs().of_node, BTreeSet::from([Need::Run, Need::Network]));
-        let shaped = r#"{"needs":["run"],"shapes":[{"hosts":1,"duration":5},{"hosts":2,"duration":3}]}"#;
+        let shaped = r#"{"shapes":[{"hosts":1,"duration":5},{"hosts":2,"duration":3}],"needs":["run"]}"#;
         let request = read(shaped).unwrap();
         assert_eq!(serde_json::to_string(&request).unwrap(), shaped);
         assert!(request.shapes().all(|shape| shape.needs().of_node.contains(&Need::Run)));

@@ -178,17 +178,22 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
             let range = ArrayBuilder::new().schema_type(of(Type::Array)).description(about);
             range.items(factor).min_items(Some(2)).max_items(Some(2)).into()
         }
-        Kind::Words(_, words) => {
-            let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied()));
-            let list = ArrayBuilder::new().schema_type(of(Type::Array)).description(about);
-            list.items(word).unique_items(true).max_items(Some(words.len())).into()
-        }
+        Kind::Words(_, words) => list_of(words, of(Type::Array), about).into(),
         Kind::Image => {
-            let name = plain.schema_type(of(Type::String)).pattern(Some("^[A-Za-z0-9][!-~]*$"));
-            name.max_length(Some(IMAGE_BYTES_MAX)).into()
+            plain.schema_type(of(Type::String)).pattern(Some(IMAGE_PATTERN)).max_length(Some(IMAGE_BYTES_MAX)).into()
         }
         Kind::Compute | Kind::One => plain.into(),
     }
+}
+
+/// What the name of an image looks like.
+const IMAGE_PATTERN: &str = "^[A-Za-z0-9][!-~]*$";
+
+/// Some of these words.
+fn list_of(words: &[&str], kind: SchemaType, about: Option<String>) -> ArrayBuilder {
+    let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied()));
+    let list = ArrayBuilder::new().schema_type(kind).description(about);
+    list.items(word).unique_items(true).max_items(Some(words.len()))
 }
 
 /// What the numbers of a kind count.
