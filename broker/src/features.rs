@@ -168,7 +168,7 @@ impl Images {
 /// The first eight bytes of SHA-256 of a name.
 fn number_of(image: &ImageName) -> u64 {
     let hash = Sha256::digest(image.as_str());
-    hash.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    hash.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 
 /// The features of a site, in order; at most [`FEATURES_MAX`] in an advert that was checked.

@@ -136,7 +136,10 @@ pub async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Answer>
             // Nothing more needs to come.
             let has_come = stream.read(&mut want).await.is_ok_and(|bytes| bytes == 1);
             let want = Want::ALL.into_iter().find(|one| has_come && one.byte() == want[0]);
-            Ok(want.map_or_else(|| Answer::Refused(reason.clone()), |want| Answer::Wanting(want, reason.clone())))
+            Ok(match want {
+                Some(want) => Answer::Wanting(want, reason),
+                None => Answer::Refused(reason),
+            })
         }
         other => Err(io::Error::new(io::ErrorKind::InvalidData, format!("an answer of kind {other}"))),
     }
