@@ -278,10 +278,15 @@ impl OfflinePlanner {
         self.hosts.iter().map(candidate)
     }
 
-    /// The plan at this start on exactly these of [`OfflinePlanner::candidates`], if they serve the request then.
+    /// Whether any host has a price.
+    pub(crate) fn has_prices(&self) -> bool {
+        self.hosts.iter().any(|host| !host.host.tariff.prices.is_empty())
+    }
+
+    /// The plan at this start on exactly these of [`OfflinePlanner::candidates`], if they serve the request then, whatever that costs.
     pub(crate) fn plan_at(&self, request: &Request, start: Time, hosts: &[usize]) -> Option<Plan> {
         let chosen: Vec<Candidate<'_>> = hosts.iter().map(|index| candidate(&self.hosts[*index])).collect();
-        let job = Job::of(request, (start, start));
+        let job = Job { budget: None, ..Job::of(request, (start, start)) };
         plan_on(&Job { asked_at: self.asked_at, uplinks: &self.uplinks, ..job }, &chosen, start)
     }
 

@@ -402,6 +402,18 @@ pub struct BatchLine {
     alternatives: usize,
     /// What planning took, in microseconds.
     us: u64,
+    /// Those that the policy could not treat, if any.
+    #[schema(nullable = false)]
+    by_itself: Option<Vec<ByItself>>,
+}
+
+/// A request that was planned by itself, on what the policy has left to it.
+#[derive(ToSchema)]
+pub struct ByItself {
+    /// Its label, or `line-K` when it has none.
+    request: String,
+    /// What of it the policy cannot treat.
+    why: String,
 }
 
 /// From start until end (Unix seconds).

@@ -199,16 +199,19 @@ mod tests {
             ),
             ("slices:2", many + "{\"hosts\":1,\"duration\":0}", "64 r.jsonl:1000: duration: expected 1 to"),
             ("slices:0", good(1), "64 --batch: slices: expected slices:K"),
-            ("colocate:set", good(1), "64 r.jsonl: colocate:set: per_host: expected cpu and at most two"),
             ("colocate", good(1), "64 --batch: colocate: expected colocate:set, colocate:partition or colocate:best"),
-            (
-                "pas",
-                "{\"hosts\":1,\"duration\":9,\"total\":{\"cpu\":7}}".to_owned(),
-                "64 r.jsonl: pas: request line-1: total: ",
-            ),
         ] {
             let error = lines(policy, &requests).unwrap_err();
             assert!(error.starts_with(expected), "{error}");
+        }
+        // What only the policy cannot treat is planned by itself.
+        for (policy, requests, why) in [
+            ("colocate:set", good(1), "per_host: expected cpu and at most two"),
+            ("pas", "{\"hosts\":1,\"duration\":9,\"total\":{\"cpu\":7}}".to_owned(), "total: "),
+        ] {
+            let lines = lines(policy, &requests).unwrap();
+            let said = lines.last().unwrap()["batch"]["by_itself"][0]["why"].as_str().unwrap().to_owned();
+            assert!(said.starts_with(why), "{said}");
         }
     }
 }
