@@ -11,6 +11,7 @@ mod commands;
 mod connection;
 mod error;
 mod exit;
+mod foreign;
 mod grid_args;
 mod keys;
 mod local_args;
@@ -29,6 +30,7 @@ mod suggest;
 mod token_args;
 
 use std::{
+    env,
     io::{self, Write},
     process::ExitCode,
 };
@@ -49,6 +51,11 @@ pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let words: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            if let Some(here) = foreign::said_here(&error, &words) {
+                complain(&CliError::Usage(here));
+                return Exit::Usage.into();
+            }
             // Nothing is left to be done when even the complaint cannot be written.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage } else { Exit::Done }.into();

@@ -10,16 +10,17 @@ use broker::{
     demand::Demand,
     ids::HostId,
     request::{Request, RequestError},
-    resources::{Amounts, ResourceName},
+    resources::Amounts,
 };
 use jiff::Zoned;
 use serde_json::Value;
 
-use super::{error::CliError, request_args::RequestArgs, script, suggest};
+use super::{error::CliError, foreign, request_args::RequestArgs, script, suggest};
 use crate::text::{
     request_file::{self, Draft, typed},
     request_keys::{KEYS, Kind, SHAPE_KEYS},
-    time::format_time,
+    resource,
+    time::{format_time, parse_time},
 };
 
 /// Where a draft has the alternatives of flags until it is complete; no key of a request.
@@ -50,10 +51,19 @@ pub fn complete_of(args: &RequestArgs, draft: Draft, now: &Zoned) -> Result<Requ
 /// What `script` and over it `args` say, which need not be all of a request.
 pub fn written(script: Option<&Path>, args: &RequestArgs, now: &Zoned) -> Result<Draft, CliError> {
     let draft = match script {
-        Some(file) => script::read(file, now)?,
+        Some(file) => script::read(file, now).map_err(|error| match pair_in(file) {
+            Some((name, pair)) => CliError::Usage(foreign::blank_for_comma(name, pair)),
+            None => error,
+        })?,
         None => Draft::default(),
     };
     layer(draft, args, now)
+}
+
+/// The name and all of a `RESOURCE=AMOUNT` that stands where a script is expected.
+fn pair_in(script: &Path) -> Option<(&str, &str)> {
+    let pair = script.to_str().filter(|_| !script.exists())?;
+    pair.split_once('=').map(|(name, _)| (name, pair))
 }
 
 /// The request that `draft` is.
@@ -158,8 +168,19 @@ fn value_of(kind: Kind, words: &[String], now: &Zoned) -> Result<Value, String> 
         Kind::Shapes => words.iter().map(|text| shape(text, now)).collect::<Result<_, _>>()?,
         Kind::Flag => true.into(),
         Kind::One => 1.into(),
+        Kind::Time => typed(kind, &words.join(" "), now).map_err(|error| error + &not_of_the_time(words, now))?,
         one => typed(one, &words.join(" "), now)?,
     })
+}
+
+/// What to add where the second word behind the flag of a time was meant for something else.
+fn not_of_the_time(words: &[String], now: &Zoned) -> String {
+    match words {
+        [time, other] if parse_time(time, now).is_ok() => {
+            format!("; {time:?} alone is one: write -- before {other:?} if that begins a command")
+        }
+        _ => String::new(),
+    }
 }
 
 /// Reads `hosts=8,duration=70m,total.cpu=4`.
@@ -194,15 +215,20 @@ fn shape(text: &str, now: &Zoned) -> Result<Value, String> {
     Ok(Value::Object(shape))
 }
 
+/// What to tell somebody who has typed an amount without its resource.
+fn no_amount(text: &str) -> String {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let point = if is_number { "; a fraction has a point, as in cpu=2.5" } else { "" };
+    format!("{text:?}: expected resource=amount, such as cpu=12 or memory=40GiB{point}")
+}
+
 /// Reads `cpu=2.5`, `memory=40GiB`.
 pub fn amounts(texts: &[String]) -> Result<Amounts, String> {
     let mut amounts = Amounts::new();
     for text in texts {
-        let (name, amount) = text
-            .split_once('=')
-            .ok_or_else(|| format!("{text:?}: expected resource=amount, such as cpu=12 or memory=40GiB"))?;
+        let (name, amount) = text.split_once('=').ok_or_else(|| no_amount(text))?;
         let meant = || suggest::resource(name).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
-        let name = ResourceName::new(name).map_err(|error| format!("{error}{}", meant()))?;
+        let name = resource::named(name).map_err(|error| format!("{error}{}", meant()))?;
         let amount = parse_amount(&name, amount).map_err(|error| format!("{error}{}", meant()))?;
         if amounts.insert(name.clone(), amount).is_some() {
             return Err(format!("{name} is given twice"));
@@ -256,6 +282,23 @@ mod tests {
         let expected = serde_json::json!({"hosts": 2, "work": 7200, "deadline": 1_795_330_800, "objective": "finish",
             "speed_min": 1500, "exclusive": true, "sites_max": 1, "move_on_loss": true, "budget": 12_500});
         assert_eq!(serde_json::to_value(request.unwrap()).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_others_call_a_resource_is_understood_and_a_blank_for_a_comma_named() {
+        let request =
+            read("-N 1 -t 1h --per-host cpus=1,mem=4GiB --total gpus=2 --or hosts=1,duration=1h,total.mem=1GiB")
+                .unwrap();
+        let json = serde_json::to_value(&request).unwrap();
+        assert_eq!(json["per_host"], serde_json::json!({"cpu": 1000, "memory": 4096}));
+        assert_eq!(
+            (&json["total"], &json["shapes"][1]["total"]),
+            (&serde_json::json!({"gpu": 2}), &serde_json::json!({"memory": 1024}))
+        );
+        let script = Path::new("mem=4GiB");
+        let error = checked(Some(script), &RequestArgs::default(), &now()).unwrap_err();
+        assert_eq!(error.exit().code(), 64);
+        assert!(error.to_string().contains("joined by a comma, as in --per-host cpu=1,mem=..."), "{error}");
     }
 
     #[test]
@@ -358,6 +401,17 @@ mod tests {
             ("-N 1 -t 1h --total memory=40", "--total: memory=40: expected a number with its unit"),
             ("-N 1 -t 1h --total memory", "--total: \"memory\": expected resource=amount"),
             ("-N 1 -t 1h --total cpu=1 --total cpu=2", "--total: cpu is given twice"),
+            (
+                "-N 1 -t 1h --total memory=4GB",
+                "--total: memory=4GB: expected a number with its unit, such as 512MiB or 40GiB; say 4GiB",
+            ),
+            ("-N 1 -t 1h --total mem=4", "--total: memory=4: expected a number with its unit"),
+            (
+                "-N 1 -t 1h --total cpu=2,5",
+                "--total: \"5\": expected resource=amount, such as cpu=12 or memory=40GiB; a fraction has a point",
+            ),
+            ("-N 1 -t 1h --total mem=1GiB,memory=1GiB", "--total: memory is given twice"),
+            ("-N 1 -t 1h --earliest 18:00 hostname", "\"18:00\" alone is one: write -- before \"hostname\""),
             ("-N 1 -t 1h --where x", "--where: \"x\": expected key=value"),
             ("-N 1 -t 1h --latest noon", "--latest: \"noon\" is no time"),
             (

@@ -81,8 +81,8 @@ pub struct RunArgs {
     /// Wait no longer than this for the reservation
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
-    /// The command and its arguments, behind --
-    #[arg(last = true, required_unless_present = "each", conflicts_with = "each", num_args = 1.., value_name = "COMMAND")]
+    /// The command and its arguments, behind all flags, or behind --
+    #[arg(trailing_var_arg = true, required_unless_present = "each", conflicts_with = "each", num_args = 1.., value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 
@@ -134,8 +134,8 @@ pub struct SshArgs {
     /// The keys.
     #[command(flatten)]
     pub keys: SshKeyArgs,
-    /// What `ssh` gets as well, behind --: a command, or its own options
-    #[arg(last = true, value_name = "ARGUMENT")]
+    /// What `ssh` gets as well: a command, or behind -- its own options
+    #[arg(trailing_var_arg = true, value_name = "ARGUMENT")]
     pub arguments: Vec<String>,
 }
 

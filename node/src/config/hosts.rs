@@ -20,6 +20,7 @@ use toml::Value;
 use super::error::ConfigError;
 use crate::text::{
     document::{self, DocumentError, Written},
+    resource,
     speed::written_speed,
 };
 
@@ -94,6 +95,13 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
         }
         let mut capacity = Amounts::new();
         for (name, written) in &table.resources {
+            if let Some(common) = resource::common_named(name.as_str()).filter(|common| *common != name.as_str()) {
+                return Err(wrong(
+                    &table.id,
+                    &format!(": resources.{name}"),
+                    format!("say {common}: so users ask for it"),
+                ));
+            }
             let amount =
                 written.amount(name).map_err(|message| wrong(&table.id, &format!(": resources.{name}"), message))?;
             capacity.insert(name.clone(), amount);

@@ -7,6 +7,7 @@ pub mod document;
 pub mod price;
 pub mod request_file;
 pub mod request_keys;
+pub mod resource;
 pub mod safe;
 pub mod scale;
 pub mod speed;

@@ -21,6 +21,7 @@ use crate::{
         client::{Client, request_path},
         error::CliError,
         exit::Exit,
+        foreign,
         output::remark,
         price::with_budget,
         request,
@@ -45,6 +46,9 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
         return Err(CliError::Usage(
             "--in: the reservation stands; what describes a new one goes without it".to_owned(),
         ));
+    }
+    if let Some(wrong) = args.command.first().and_then(|word| foreign::no_command(word)) {
+        return Err(CliError::Usage(wrong));
     }
     let mut environment = environment(&args.env)?;
     if args.pty
