@@ -89,6 +89,9 @@ pub struct RequestRecord {
     /// The receipts of the sites that have confirmed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<KeptReceipt>,
+    /// How the command ended that it was reserved for, where its user has given back the rest because of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
     /// The rounds and attempts so far.
     pub history: History,
 }
@@ -147,6 +150,7 @@ impl RequestRecord {
             earlier_successor: None,
             dues: Vec::new(),
             receipts: Vec::new(),
+            exit_code: None,
             history: History::default(),
         }
     }

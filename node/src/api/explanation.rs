@@ -87,7 +87,7 @@ pub fn explain(family: &Family, now_ms: u64, name_of: impl Fn(&SiteId) -> String
         id: record.id.clone(),
         user: record.user.clone(),
         state: state_of(snapshot, parts, now_ms),
-        reason: reason_of(&snapshot.stage, &name_of),
+        reason: reason_of(snapshot, &name_of),
         variant: snapshot.stage.plan().and_then(|plan| variant_text(&record.request, plan.variant())),
         price: snapshot.stage.plan().and_then(|plan| price_text(plan, record.request.budget(), round_of(record, plan))),
         rounds: record.history.rounds.iter().map(|round| round_view(round, &name_of)).collect(),

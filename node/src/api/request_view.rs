@@ -50,6 +50,9 @@ pub struct RequestView {
     pub request: Request,
     pub reservation: Option<ReservationView>,
     pub reason: Option<ReasonView>,
+    /// How the command ended that it was for, where the rest was given back because of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
     /// The request whose reservation this one lengthens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extends: Option<RequestId>,
@@ -68,6 +71,8 @@ pub enum RequestState {
     Confirmed,
     Active,
     Ended,
+    /// The command that it was for has ended, and the rest of the time was given back.
+    Done,
     Rejected,
     Refused,
     Failed,
@@ -91,6 +96,11 @@ impl RequestState {
         matches!(self, Confirmed | Active | Ended | Degraded | Rebrokering)
     }
 
+    /// Whether there is a reservation, or was one until its end or that of the command that it was for.
+    pub fn was_reserved(self) -> bool {
+        self.is_reserved() || self == RequestState::Done
+    }
+
     /// The state in words.
     pub fn words(self) -> &'static str {
         match self {
@@ -100,6 +110,7 @@ impl RequestState {
             RequestState::Confirmed => "confirmed",
             RequestState::Active => "active",
             RequestState::Ended => "ended",
+            RequestState::Done => "done",
             RequestState::Rejected => "rejected",
             RequestState::Refused => "refused",
             RequestState::Failed => "failed",
@@ -307,7 +318,8 @@ impl RequestView {
             conflicts: record.history.conflicts,
             request: record.request.clone(),
             reservation,
-            reason: reason_of(&snapshot.stage, |site| words_of(site).name),
+            reason: reason_of(snapshot, |site| words_of(site).name),
+            exit_code: record.exit_code,
             extends: extends.clone(),
             extensions: parts.iter().map(|part| extension_view(part, now_ms)).collect(),
         }
@@ -380,6 +392,7 @@ pub fn state_of(snapshot: &Snapshot, parts: &[Snapshot], now_ms: u64) -> Request
             Outcome::Rejected { .. } => RequestState::Rejected,
             Outcome::Failed(Failure::Refused { .. }) => RequestState::Refused,
             Outcome::Failed(_) => RequestState::Failed,
+            Outcome::Cancelled(_) if snapshot.record.exit_code.is_some() => RequestState::Done,
             Outcome::Cancelled(_) if *releasing || parts.iter().any(is_releasing) => RequestState::Cancelling,
             Outcome::Cancelled(_) => RequestState::Cancelled,
             Outcome::HandedOver => RequestState::HandedOver,
@@ -401,8 +414,11 @@ fn phase_of(stage: &ShownStage) -> Option<WorkPhase> {
 
 /// Why there is no reservation, or why a lost host has not been replaced; none when all is well, or may still be. `name_of`
 /// gives the name of a site, empty when it is not known.
-pub fn reason_of(stage: &ShownStage, name_of: impl Fn(&SiteId) -> String) -> Option<ReasonView> {
-    let outcome = match stage {
+pub fn reason_of(snapshot: &Snapshot, name_of: impl Fn(&SiteId) -> String) -> Option<ReasonView> {
+    let outcome = match &snapshot.stage {
+        ShownStage::Closed { outcome: Outcome::Cancelled(_), .. } if snapshot.record.exit_code.is_some() => {
+            return None;
+        }
         ShownStage::Closed { outcome, .. } => outcome,
         ShownStage::Degraded { reservation, .. } => reservation.failure.as_ref()?,
         _ => return None,

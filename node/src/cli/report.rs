@@ -195,6 +195,11 @@ pub fn request_text(view: &RequestView, look: &Look) -> String {
         let head = format!("{} {}", view.state, safe(view.id.as_str()));
         text.push_str(&format!("{}\n", look.paint.title(&head)));
     }
+    if let Some(code) = view.exit_code {
+        text.push_str(&format!(
+            "  its command has ended with exit code {code}, and the rest of the time was given back\n"
+        ));
+    }
     if let Some(reason) = &view.reason {
         text.push_str(&format!("  reason: {} ({})\n", safe(&reason.detail), safe(&reason.code)));
     }

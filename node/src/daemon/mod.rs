@@ -46,6 +46,7 @@ use crate::{
     entry::{
         bookings::Bookings,
         driver::Coordinator,
+        losses::look_for_losses,
         planning::Planning,
         requests::{Observers, Requests},
         waiting::Waiting,
@@ -186,6 +187,7 @@ async fn run_from(
     beside.spawn(feed.run());
     beside.spawn(runs.serve(inbound.take_runs()));
     beside.spawn(keep_up(upkeep, clock, run_batches(api.clone()))?);
+    beside.spawn(look_for_losses(api.requests.clone(), discovery.clone(), clock));
     let end = (failures, first_to_end(discovery.ended(), &mut beside));
     let site = site.with_usable(usable).noting_use(runs::use_directory(&config).as_deref());
     let result = serve((site, inbound), doors, api, end, peers, stop).await;

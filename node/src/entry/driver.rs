@@ -12,7 +12,7 @@ use broker::{
     phases::{Phase, PhaseStopwatch},
     protocol::SiteRequest,
     reason::CutCounts,
-    time::{Millis, Now},
+    time::{Millis, Now, Time},
 };
 use discovery::{
     Constraint, Discovery, Query,
@@ -70,6 +70,29 @@ struct Task {
     sender: mpsc::Sender<Event>,
     commands: mpsc::Receiver<Command>,
     is_active: bool,
+    end: EndByBothClocks,
+}
+
+/// The end of a reservation by both clocks: the wall clock of a machine may be ahead for a while, and until the other one agrees nothing
+/// counts as over that people would have to be told of.
+#[derive(Debug, Default)]
+struct EndByBothClocks {
+    utc: Option<Time>,
+    monotonic: Option<Millis>,
+}
+
+impl EndByBothClocks {
+    /// Takes the end as it is known now; where that is news, the other clock is so far from it as the wall clock says.
+    fn note(&mut self, end: Option<Time>, now: Now) {
+        if self.utc != end {
+            let far = |end: Time| now.monotonic + Millis(end.since(now.utc).0.saturating_mul(1000));
+            *self = EndByBothClocks { utc: end, monotonic: end.map(far) };
+        }
+    }
+
+    fn is_past(&self, now: Now) -> bool {
+        self.monotonic.is_none_or(|end| end <= now.monotonic)
+    }
 }
 
 /// Makes the task of a request that was counted as under way, and the handle that others see.
@@ -107,6 +130,7 @@ pub fn start(
         sender,
         commands,
         is_active,
+        end: EndByBothClocks::default(),
     };
     let span = of_request(&task.negotiation.record().id);
     (handle, task.run().instrument(span))
@@ -146,7 +170,8 @@ impl Task {
             tokio::select! {
                 Some(event) = self.events.recv() => self.feed(event).await,
                 Some(command) = self.commands.recv() => match command {
-                    Command::Cancel => self.feed(Event::Cancel).await,
+                    Command::Cancel(None) => self.feed(Event::Cancel).await,
+                    Command::Cancel(Some(exit_code)) => self.feed(Event::GiveBack(exit_code)).await,
                     Command::Check => self.feed(Event::Check).await,
                     Command::Batch(event) => self.feed(event).await,
                     Command::HandOver { by, authorization, on_disk } => {
@@ -183,6 +208,7 @@ impl Task {
     fn is_over(&self) -> bool {
         let now = self.coordinator.clock.now();
         let is_history = self.handle.snapshot.borrow().is_history(now.utc);
+        let is_history = is_history && self.end.is_past(now);
         is_history && self.negotiation.is_quiet() && !self.negotiation.may_have_waited(now) && self.events.is_empty()
     }
 
@@ -191,7 +217,8 @@ impl Task {
         let now = self.coordinator.clock.now();
         let end = self.handle.snapshot.borrow().ends_at().filter(|end| *end > now.utc);
         let end = end.map(|end| now.monotonic + Millis(end.since(now.utc).0.saturating_mul(1000)));
-        [self.negotiation.poll_timeout(), end].into_iter().flatten().min()
+        let by_other_clock = self.end.monotonic.filter(|end| *end > now.monotonic);
+        [self.negotiation.poll_timeout(), end, by_other_clock].into_iter().flatten().min()
     }
 
     /// Lets the outputs happen in order.
@@ -254,6 +281,7 @@ impl Task {
             let (tries, elapsed_ms) = (record.history.attempts.len(), record.elapsed_ms);
             info!(state, tries, elapsed_ms, "decided");
         }
+        self.end.note(snapshot.ends_at(), self.coordinator.clock.now());
         let id = snapshot.record.id.clone();
         self.handle.snapshot.send_replace(snapshot);
         self.requests.changed(&id, revision);
@@ -328,4 +356,24 @@ pub async fn find(
     let quoting = discovery.view().quoting(found.hosts.iter().map(|host| &host.site));
     let (known_hosts, without_schedule) = (found.known_hosts, found.without_schedule);
     Found { hosts: found.hosts, uplinks, quoting, known_hosts, without_schedule, cut }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_clock_that_was_ahead_ends_nothing() {
+        let now = |monotonic, utc| Now { monotonic: Millis(monotonic), utc: Time(utc) };
+        let mut end = EndByBothClocks::default();
+        assert!(end.is_past(now(0, 100)), "what has no reservation waits for none");
+        end.note(Some(Time(160)), now(5_000, 100));
+        assert!(!end.is_past(now(6_000, 90_000)), "only the wall clock has jumped");
+        end.note(Some(Time(160)), now(7_000, 90_001));
+        assert!(!end.is_past(now(64_999, 160)) && end.is_past(now(65_000, 160)));
+        end.note(Some(Time(220)), now(60_000, 155));
+        assert!(!end.is_past(now(124_999, 220)) && end.is_past(now(125_000, 220)), "it was lengthened");
+        end.note(None, now(61_000, 156));
+        assert!(end.is_past(now(61_000, 156)), "it was given back");
+    }
 }

@@ -76,7 +76,10 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
             "the reservation is kept, since it may begin later: kolo show {id} says when, then kolo run --in {id}"
         ));
     } else if is_own && !matches!(ended, Ok(JobEnd::Left(_) | JobEnd::Unknown(_))) {
-        give_back(&client, &view);
+        let exit_code = ended.as_ref().ok().map(|end| match end {
+            JobEnd::Over(code) | JobEnd::Unknown(code) | JobEnd::Left(code) => *code,
+        });
+        give_back(&client, &view, exit_code);
     }
     Ok(match ended.map_err(|error| CliError::in_run(code::NOT_READY, error))? {
         JobEnd::Over(code) => Exit::Run(code),
@@ -116,16 +119,17 @@ fn reserve(context: &Context, client: &Client, args: &RunArgs, request: Request)
     let handed_in: RequestView = client.post("/v1/requests", &submission)?;
     let path = request_path(handed_in.id.as_str());
     let waited = waiting::wait(client.clone(), &Goal::Settled.into(), args.timeout, move |client| client.get(&path));
-    let view = waited.inspect_err(|_| give_back(client, &handed_in))?;
+    let view = waited.inspect_err(|_| give_back(client, &handed_in, None))?;
     if view.state.is_reserved() {
         return Ok(view);
     }
     Err(CliError::Unreserved(Box::new(view)))
 }
 
-/// The rest of the time, for others. What cannot be given back now ends with its window.
-fn give_back(client: &Client, view: &RequestView) {
-    let cancelled: Result<RequestView, CliError> = client.delete(&request_path(view.id.as_str()));
+/// The rest of the time, for others, with the exit code of what was run. What cannot be given back now ends with its window.
+fn give_back(client: &Client, view: &RequestView, exit_code: Option<u8>) {
+    let ended = exit_code.map_or_else(String::new, |code| format!("?exit_code={code}"));
+    let cancelled: Result<RequestView, CliError> = client.delete(&(request_path(view.id.as_str()) + &ended));
     if let Err(error) = cancelled {
         let id = safe(view.id.as_str());
         remark(&format!("the rest of reservation {id} was not given back: {error}; kolo cancel {id} does it"));

@@ -39,7 +39,8 @@ use crate::{
 /// When there is no reservation, one of them is not there, or is lost.
 pub fn chosen<'v>(view: &'v RequestView, on: &[u32]) -> Result<Vec<&'v ReservedHost>, CliError> {
     let reservation = view.reservation.as_ref().filter(|_| view.state.is_reserved()).ok_or_else(|| {
-        let message = format!("request {} is {}: it has no reservation", view.id, view.state);
+        let over = view.exit_code.map_or_else(String::new, |code| format!(", with exit code {code}"));
+        let message = format!("request {} is {}{over}: it has no reservation", view.id, view.state);
         CliError::of_run(code::NO_RESERVATION, message)
     })?;
     let mut seats = numbered(reservation.hosts.iter().collect(), on, |host| host.seat)?;
