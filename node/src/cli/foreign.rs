@@ -7,21 +7,36 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-/// A flag elsewhere, and how its value is said here; `{}` is the value.
-const FLAGS: [(&[&str], &str, &str); 12] = [
-    (&["--cpus", "--cpu", "--cores", "--cpus-per-task", "--cpus-per-node", "-c"], "--per-host cpu={}", "4"),
-    (&["--gpus", "--gpu", "--gpus-per-node", "--gres", "-G"], "--per-host gpu={}", "1"),
-    (&["--mem", "--memory", "--ram", "--mem-per-node"], "--per-host memory={}", "4GiB"),
-    (&["--disk", "--tmp"], "--per-host disk={}", "10GiB"),
-    (&["-n", "--ntasks", "--nodes", "--node", "--num-nodes", "--nnodes", "-np"], "-N {}", "2"),
-    (&["--time", "--walltime", "--time-limit"], "-t {}", "1h"),
-    (&["--begin", "--start", "--at", "-b"], "--earliest {}", "18:00"),
-    (&["--constraint", "-C", "--attribute"], "--where {}", "arch=x86_64"),
-    (&["--nodelist", "-w", "--host-list"], "--candidate {}", "HOST"),
-    (&["--job-name", "-J", "--name", "--label"], "--id {}", "NAME"),
-    (&["--price", "--cost", "--max-cost"], "--budget {}", "12.50"),
-    (&["--container", "--docker-image"], "--image {}", "IMAGE"),
+/// A flag of other programs.
+struct Flag {
+    names: &'static [&'static str],
+    /// How its value is said here; `{}` is the value.
+    here: &'static str,
+    /// A value for whoever has typed none.
+    usual: &'static str,
+}
+
+const fn flag(names: &'static [&'static str], here: &'static str, usual: &'static str) -> Flag {
+    Flag { names, here, usual }
+}
+
+const FLAGS: [Flag; 12] = [
+    flag(&["--cpus", "--cpu", "--cores", "--cpus-per-task", "--cpus-per-node", "-c"], "--per-host cpu={}", "4"),
+    flag(&["--gpus", "--gpu", "--gpus-per-node", "--gres", "-G"], "--per-host gpu={}", "1"),
+    flag(&["--mem", "--memory", "--ram", "--mem-per-node"], "--per-host memory={}", "4GiB"),
+    flag(&["--disk", "--tmp"], "--per-host disk={}", "10GiB"),
+    flag(&["-n", "--ntasks", "--nodes", "--node", "--num-nodes", "--nnodes", "-np"], "-N {}", "2"),
+    flag(&["--time", "--walltime", "--time-limit"], "-t {}", "1h"),
+    flag(&["--begin", "--start", "--at", "-b"], "--earliest {}", "18:00"),
+    flag(&["--constraint", "-C", "--attribute"], "--where {}", "arch=x86_64"),
+    flag(&["--nodelist", "-w", "--host-list"], "--candidate {}", "HOST"),
+    flag(&["--job-name", "-J", "--name", "--label"], "--id {}", "NAME"),
+    flag(&["--price", "--cost", "--max-cost"], "--budget {}", "12.50"),
+    flag(&["--container", "--docker-image"], "--image {}", "IMAGE"),
 ];
+
+/// The commands that take the flags of a request.
+const DESCRIBING: [&str; 4] = ["submit", "plan", "slots", "run"];
 
 /// A command elsewhere, and the one that does it here.
 const COMMANDS: [(&[&str], &str); 10] = [
@@ -44,7 +59,7 @@ pub fn said_here(error: &Error, words: &[String]) -> Option<String> {
         _ => None,
     };
     match error.kind() {
-        ErrorKind::UnknownArgument => flag(context(ContextKind::InvalidArg)?, words),
+        ErrorKind::UnknownArgument => of_flag(context(ContextKind::InvalidArg)?, words),
         ErrorKind::InvalidSubcommand => {
             let typed = context(ContextKind::InvalidSubcommand)?;
             let (_, here) = COMMANDS.iter().find(|(elsewhere, _)| elsewhere.contains(&typed))?;
@@ -55,11 +70,20 @@ pub fn said_here(error: &Error, words: &[String]) -> Option<String> {
 }
 
 /// What a flag of another program is here.
-fn flag(typed: &str, words: &[String]) -> Option<String> {
+fn of_flag(typed: &str, words: &[String]) -> Option<String> {
     if let Some((name, _)) = typed.split_once('=').filter(|(name, _)| !name.starts_with('-')) {
         return Some(blank_for_comma(name, typed));
     }
-    let (_, here, usual) = FLAGS.iter().find(|(elsewhere, ..)| elsewhere.contains(&typed))?;
+    let describes_request = match words {
+        // A line of a script has flags only.
+        [first, ..] if first.starts_with('-') => true,
+        [_, command, ..] => DESCRIBING.contains(&command.as_str()),
+        _ => false,
+    };
+    if !describes_request {
+        return None;
+    }
+    let Flag { here, usual, .. } = FLAGS.iter().find(|flag| flag.names.contains(&typed))?;
     let value = value_of(typed, words).map(|value| plain(typed, &value));
     Some(format!("no flag is called {typed}: say {}", here.replace("{}", value.as_deref().unwrap_or(usual))))
 }
@@ -166,7 +190,15 @@ mod tests {
 
     #[test]
     fn what_the_parser_says_itself_is_left_to_it() {
-        for line in ["kolo submit --host 5", "kolo shwo", "kolo submit -N x", "kolo", "kolo --version"] {
+        for line in [
+            "kolo submit --host 5",
+            "kolo shwo",
+            "kolo submit -N x",
+            "kolo",
+            "kolo --version",
+            "kolo cancel --name x",
+            "kolo node --cpus 4",
+        ] {
             assert_eq!(told(line), None, "{line}");
         }
     }
