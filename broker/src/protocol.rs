@@ -4,15 +4,19 @@
 //! Invariant: everything here that came from the network is unchecked until [`HoldRequest::check`], the ledger or the
 //! view has looked at it.
 
+mod coarse;
 mod schedules;
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::schedules::{
-    ChangeKind, ClassChange, ClassSchedules, ClassesLeft, HostChange, ScheduleChange, ScheduleSnapshot, ScheduleUpdate,
-    SiteSchedules, USE_STEPS,
+pub use self::{
+    coarse::Coarseness,
+    schedules::{
+        ChangeKind, ClassChange, ClassSchedules, ClassesLeft, HostChange, ScheduleChange, ScheduleSnapshot,
+        ScheduleUpdate, SiteSchedules, USE_STEPS,
+    },
 };
 use crate::{
     amount::{Amount, format_amount},

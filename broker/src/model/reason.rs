@@ -168,6 +168,15 @@ pub enum Reason {
         /// What cut the others.
         cut: CutCounts,
     },
+    /// Phase I: enough hosts satisfy the minima and attributes, but too few of them have a schedule that is known.
+    SchedulesUnknown {
+        /// Hosts that satisfy them, at least.
+        suit: u64,
+        /// Those of them whose schedule is not known.
+        unknown: u64,
+        /// N.
+        asked: u64,
+    },
     /// Phase II: even the N largest hosts together lack capacity.
     Capacity {
         /// The resource.
@@ -237,11 +246,27 @@ impl Reason {
         one.unwrap_or(Reason::Shapes(reasons))
     }
 
+    /// The same where `unknown` more hosts satisfy the minima and attributes, whose schedules are not known.
+    #[must_use]
+    pub fn beside_unknown(self, unknown: u64) -> Reason {
+        match self {
+            Reason::TooFewHosts { found, asked, .. } if unknown > 0 && found + unknown >= asked => {
+                Reason::SchedulesUnknown { suit: found + unknown, unknown, asked }
+            }
+            Reason::TooFewHosts { found, asked, cut } => Reason::TooFewHosts { found: found + unknown, asked, cut },
+            Reason::Shapes(reasons) => {
+                Reason::of_shapes(reasons.into_iter().map(|reason| reason.beside_unknown(unknown)).collect())
+            }
+            reason => reason,
+        }
+    }
+
     /// A stable name of the kind of reason; of several, of the first.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Reason::TooFewHosts { .. } => "too_few_hosts",
+            Reason::SchedulesUnknown { .. } => "schedules_unknown",
             Reason::Capacity { .. } => "capacity",
             Reason::NoWindow { .. } => "no_window",
             Reason::Uplink { .. } => "uplink",
@@ -272,6 +297,10 @@ impl Reason {
                 let cuts = if cuts.is_empty() { cuts } else { format!("; hosts cut by {cuts}") };
                 format!("{found} of {asked} hosts satisfy the minima and attributes{cuts}")
             }
+            Reason::SchedulesUnknown { suit, unknown, asked } => format!(
+                "{suit} hosts suit, {asked} are asked for, and the schedule of {unknown} of them is not known (yet): \
+                 kolo sites and kolo doctor say why"
+            ),
             Reason::Capacity { resource, needed, best } => format!(
                 "{resource}: {} asked in sum, the largest hosts together have {}",
                 format_amount(resource, *needed),
@@ -322,5 +351,26 @@ impl Reason {
     #[must_use]
     pub fn detail(&self) -> String {
         self.detail_with(|time| format!("{} s", time.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_suit_are_told_from_hosts_whose_schedule_is_known() {
+        let too_few = |found, asked| Reason::TooFewHosts { found, asked, cut: CutCounts::default() };
+        let words = |reason: Reason, unknown| reason.beside_unknown(unknown).detail();
+        assert_eq!(words(too_few(0, 5), 0), "0 of 5 hosts satisfy the minima and attributes");
+        assert_eq!(words(too_few(0, 5), 3), "3 of 5 hosts satisfy the minima and attributes");
+        let unknown = too_few(2, 5).beside_unknown(4);
+        assert_eq!(unknown.code(), "schedules_unknown");
+        assert!(
+            unknown.detail().starts_with("6 hosts suit, 5 are asked for, and the schedule of 4 of them is not known")
+        );
+        let of_shapes = Reason::Shapes(vec![too_few(0, 5), too_few(0, 9)]).beside_unknown(6);
+        assert!(of_shapes.detail().contains("shape 1 of 2: 6 hosts suit"), "{}", of_shapes.detail());
+        assert!(of_shapes.detail().contains("shape 2 of 2: 6 of 9 hosts satisfy"), "{}", of_shapes.detail());
     }
 }

@@ -3,7 +3,12 @@
 use std::{borrow::Cow, collections::BTreeSet};
 
 use crate::{
-    host::Host, ids::SiteId, protocol::LedgerVersion, reason::CutCounts, schedule::Schedule, time::Time,
+    host::Host,
+    ids::SiteId,
+    protocol::LedgerVersion,
+    reason::{CutCounts, Reason},
+    schedule::Schedule,
+    time::Time,
     uplinks::Uplinks,
 };
 
@@ -49,7 +54,7 @@ pub(super) fn offered<'s>(
 /// The answer of phase I.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
-    /// Hosts that satisfy the minima and attributes, whatever their schedules.
+    /// Hosts that satisfy the minima and attributes, and whose schedules are known.
     pub hosts: Vec<FoundHost>,
     /// The links of their sites, with what was used of them no earlier than the schedules show; only for a demand with traffic.
     pub uplinks: Uplinks,
@@ -57,13 +62,19 @@ pub struct Found {
     pub quoting: BTreeSet<SiteId>,
     /// Hosts known in all.
     pub known_hosts: usize,
-    /// Hosts that fit, but whose schedules could not be fetched.
+    /// Hosts that were looked at and fit, but whose schedules are not known.
     pub without_schedule: usize,
     /// What each constraint cut.
     pub cut: CutCounts,
 }
 
 impl Found {
+    /// Why there is no plan on its hosts, in view of those whose schedules are not known.
+    #[must_use]
+    pub fn reason(&self, reason: Reason) -> Reason {
+        reason.beside_unknown(self.without_schedule as u64)
+    }
+
     /// The schedules of its hosts with what their owners do not promise to anybody who asks at `now`.
     #[must_use]
     pub fn offered(&self, now: Time) -> Vec<Cow<'_, Schedule>> {

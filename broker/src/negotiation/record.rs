@@ -329,7 +329,7 @@ pub enum Failure {
     /// Hosts that could have served did not answer.
     #[error(
         "only {found} of {asked} hosts can be reached; {silent_sites} sites did not answer, \
-         {without_schedule} more hosts fit but their schedule could not be had"
+         {without_schedule} more hosts fit but their schedule could not be had (kolo sites says why)"
     )]
     Unreachable {
         /// Hosts that can be reached.

@@ -74,7 +74,7 @@ impl Problem {
             asked: demand.seats() as u64,
             cut: found.cut.clone(),
         };
-        Reason::of_shapes(self.shapes.iter().map(|(_, demand)| too_few(demand)).collect())
+        found.reason(Reason::of_shapes(self.shapes.iter().map(|(_, demand)| too_few(demand)).collect()))
     }
 
     /// What is left of one shape: the seats with these numbers.

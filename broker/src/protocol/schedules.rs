@@ -143,6 +143,11 @@ impl SiteSchedules {
         self.by_class.iter()
     }
 
+    /// Those of hosts and those of classes, to be changed without making any of them empty.
+    pub(super) fn parts_mut(&mut self) -> (&mut BTreeMap<HostId, Schedule>, &mut BTreeMap<HostId, ClassSchedules>) {
+        (&mut self.by_host, &mut self.by_class)
+    }
+
     /// How many steps all schedules have. A set of amounts of a class counts as [`USE_STEPS`] more, and as many for each amount, since it
     /// takes as much memory.
     #[must_use]

@@ -193,6 +193,13 @@ impl Schedule {
         Some(start)
     }
 
+    /// What has never less in use: see [`Occupancy::coarsened`].
+    #[must_use]
+    pub fn coarsened(&self, from: Time, group: usize) -> Schedule {
+        let occupancies = self.occupancies.iter();
+        Self { occupancies: occupancies.map(|(name, one)| (name.clone(), one.coarsened(from, group))).collect() }
+    }
+
     /// Whether all is free at all times.
     #[must_use]
     pub fn is_empty(&self) -> bool {
