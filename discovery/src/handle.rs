@@ -12,7 +12,7 @@ use std::{
 use broker::{
     ids::SiteId,
     protocol::{ScheduleUpdate, SiteAnswer, SiteRequest},
-    time::Millis,
+    time::{Millis, Time},
 };
 use libp2p::{Multiaddr, PeerId};
 
@@ -60,6 +60,10 @@ pub struct Status {
     pub clock: Option<ClockOffset>,
     /// This node's address as other nodes see it, the most reported first.
     pub seen_as: Vec<IpAddr>,
+    /// From when on others are told more than is used of this site's hosts, because its schedules have more steps than are told.
+    pub coarse_from: Option<Time>,
+    /// Sites that speak another version of the protocol, and which program is too old, in words.
+    pub apart: Vec<(SiteId, String)>,
     /// Everything counted since the start.
     pub counters: BTreeMap<&'static str, u64>,
     /// Addresses of other nodes, worth keeping over a restart as `known_peers`.
@@ -155,6 +159,7 @@ impl Discovery {
     pub fn publish_changes(&self, update: ScheduleUpdate) {
         let shared = self.core.shared();
         shared.view.receive_update(&update, shared.clock.now());
+        self.core.schedules().note_changes(&update);
         let dropped = shared.outbox().changes.push(update);
         shared.counters.add(Counter::ChangesDropped, dropped as u64);
         shared.outbox_changed.notify_one();
@@ -290,6 +295,8 @@ impl Discovery {
             known_hosts: shared.view.host_count(),
             clock: shared.offsets.summary(now),
             seen_as: shared.seen_as.most_reported(),
+            coarse_from: self.core.schedules().coarse_from(),
+            apart: shared.apart.told(now),
             counters: shared.counters.all(),
             addresses_worth_remembering: shared.worth_remembering(),
         }

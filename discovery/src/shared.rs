@@ -31,7 +31,7 @@ use crate::{
     identity::{Identity, site_of_peer},
     membership::{Badge, DifferingDigests},
     run::OpenStreams,
-    status::{Offsets, SeenAs},
+    status::{Apart, Offsets, SeenAs},
     view::SharedView,
     wire::{self, Dialect, Dropped, Payload, Stamp, Terms, check::ADDRESSES_MAX},
 };
@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) offsets: Offsets,
     /// This node's address as other nodes see it.
     pub(crate) seen_as: SeenAs,
+    /// Peers that speak another version of the protocol.
+    pub(crate) apart: Apart,
     /// Which addresses are dialled.
     pub(crate) dials: Arc<DialFilter>,
     /// Streams to what runs on a seat, by peer.
@@ -113,6 +115,7 @@ impl Shared {
             differing_digests: DifferingDigests::default(),
             offsets: Offsets::default(),
             seen_as: SeenAs::default(),
+            apart: Apart::default(),
             dials,
             runs: OpenStreams::default(),
             outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, quotes: false, changes }),

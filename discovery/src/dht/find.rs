@@ -63,7 +63,7 @@ pub struct Found {
     pub known_hosts: usize,
     /// How many of them each constraint cut; a host counts for the first that it fails.
     pub cut: Vec<(Constraint, usize)>,
-    /// Sites that had a place in the sample, but whose schedules could not be fetched.
+    /// Hosts that had a place in the sample, but whose schedules could not be fetched.
     pub without_schedule: usize,
 }
 
@@ -216,7 +216,7 @@ impl Finder {
     ) -> (Vec<FoundHost>, usize) {
         let deadline = started + query.timeout;
         let mut found = Vec::new();
-        let mut silent: BTreeSet<SiteId> = BTreeSet::new();
+        let mut without_schedule = 0;
         let mut left: BTreeMap<SiteId, ClassesLeft> = BTreeMap::new();
         for _ in 0..ROUNDS_MAX {
             let sample: Vec<(SiteId, HostId)> =
@@ -243,9 +243,7 @@ impl Finder {
                             let HostView { host, schedule, version, .. } = view;
                             found.push(FoundHost { site, host, schedule, version });
                         }
-                        None => {
-                            silent.insert(site);
-                        }
+                        None => without_schedule += 1,
                     }
                 }
             });
@@ -253,7 +251,7 @@ impl Finder {
                 break;
             }
         }
-        (found, silent.len())
+        (found, without_schedule)
     }
 
     /// Fetches what is missing, old or has a gap, in parallel.

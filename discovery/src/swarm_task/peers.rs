@@ -20,7 +20,7 @@ use crate::{
     clock::millis,
     identity::peer_of_site,
     shared::{Shared, with_peer},
-    wire::names::ask_number,
+    wire::{apart_words, names::spoken_by},
 };
 
 /// What is known of the nodes that this one met.
@@ -45,7 +45,7 @@ struct Connected {
     proof: Option<Vec<u8>>,
     /// Where it listens, by its own account; none until it has named its grid.
     listens_at: Option<Vec<Multiaddr>>,
-    /// The versions of direct requests that it speaks, by its own account.
+    /// The versions of the protocol that it speaks, by its own account.
     versions: Vec<u16>,
 }
 
@@ -61,7 +61,7 @@ const USED_LATELY: Millis = Millis(30_000);
 const USED_JUST_NOW: Millis = Millis(2_000);
 const REMEMBERED_MAX: usize = 64;
 pub(crate) const ADDRESSES_PER_PEER_MAX: usize = 8;
-/// Versions of direct requests that are remembered of a peer.
+/// Versions of the protocol that are remembered of a peer.
 const VERSIONS_PER_PEER_MAX: usize = 8;
 
 impl Peers {
@@ -179,20 +179,16 @@ impl Peers {
     }
 
     /// Notes the versions of direct requests among the protocols that a peer speaks.
-    pub(crate) fn speaks(&mut self, peer: &PeerId, protocols: &[StreamProtocol]) {
-        let grid = &self.shared.config.grid;
+    pub(crate) fn speaks(&mut self, peer: &PeerId, agent: &str, protocols: &[StreamProtocol]) {
         if let Some(connected) = self.connected.get_mut(peer) {
-            let versions = protocols.iter().filter_map(|protocol| ask_number(grid, protocol));
-            connected.versions = versions.take(VERSIONS_PER_PEER_MAX).collect();
+            connected.versions = spoken_by(&self.shared.config.grid, agent, protocols, VERSIONS_PER_PEER_MAX);
         }
     }
 
-    /// The versions of direct requests that a peer speaks and those that this node does, in words, when none is among both.
+    /// Whose program is too old, in words, where a peer and this node speak no version that the other does.
     pub(crate) fn versions_apart(&self, peer: &PeerId) -> Option<String> {
         let of_peer = &self.connected.get(peer).filter(|known| known.listens_at.is_some())?.versions;
-        let own: Vec<u16> = self.shared.dialect.asks.iter().map(|version| version.number()).collect();
-        let are_apart = !of_peer.iter().any(|version| own.contains(version));
-        are_apart.then(|| format!("the site speaks versions {of_peer:?} of direct requests, this node {own:?}"))
+        apart_words(of_peer, &self.shared.dialect.spoken())
     }
 
     /// Notes that a peer has named its grid, and where it listens.

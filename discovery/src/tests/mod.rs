@@ -7,6 +7,7 @@ mod direct;
 mod golden;
 mod gossip;
 mod gossip_checks;
+mod large;
 mod links;
 mod membership;
 mod next_version;
@@ -59,6 +60,10 @@ impl ScheduleSource for TestLedger {
         let state = self.state.lock().unwrap();
         let hosts = state.1.iter().map(|(host, schedule)| (host.clone(), schedule.clone()));
         ScheduleSnapshot { site: self.site.clone(), version: state.0, schedules: SiteSchedules::new(hosts, []) }
+    }
+
+    fn version(&self) -> LedgerVersion {
+        TestLedger::version(self)
     }
 }
 

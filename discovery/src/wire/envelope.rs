@@ -21,6 +21,7 @@ use super::{
     check,
     encoding::{ADVERT_BYTES_MAX, UPDATE_BYTES_MAX, decode, encode},
     tariffs,
+    version::DIALECT,
 };
 use crate::{
     config::GridId,
@@ -30,7 +31,7 @@ use crate::{
 };
 
 /// The one version that is written and read.
-const VERSION: u8 = 4;
+const VERSION: u8 = DIALECT as u8;
 /// Version, kind, author, sequence.
 const CLAIM_BYTES: usize = 1 + 1 + 32 + 8;
 const HEADER_BYTES: usize = CLAIM_BYTES + 64;

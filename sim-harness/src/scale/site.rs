@@ -22,7 +22,7 @@ use discovery::{
     identity::{peer_of_key, site_of_peer},
     index,
     outbox::{Pacer, PendingChanges, advance},
-    wire::{Payload, WireAnswer, WireSchedules, bundle::bundled_bytes},
+    wire::{Payload, bundle::bundled_bytes},
 };
 
 use super::{
@@ -243,8 +243,7 @@ impl Site {
 
     fn measure_schedules(&mut self, at: Moment) {
         if let Some(ledger) = self.ledger() {
-            let schedules = WireSchedules::from_snapshot(&ledger.snapshot(clocks(at)));
-            self.schedules_bytes = sizes::answer_bytes(&WireAnswer::Schedules(schedules.into()));
+            self.schedules_bytes = sizes::answer_bytes(&sizes::first_part(&ledger.snapshot(clocks(at))));
         }
     }
 }
