@@ -6,9 +6,9 @@ use axum::{Json, extract::State};
 use broker::{
     cost::Cost,
     ids::{HostId, RequestId, ShapeNumber, SiteId},
-    negotiation::{Excluded, FoundHost},
+    negotiation::{Excluded, Found, FoundHost},
     phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch},
-    plan::{ObjectiveValue, PlanOutcome},
+    plan::{ObjectiveValue, PlanOutcome, Rejection},
     request::Request,
     resources::Amounts,
     scale::Factor,
@@ -193,10 +193,22 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
                 let phases_us = names.zip(stopwatch.stop()).filter(|(name, _)| *name != Phase::Reserve.name());
                 let phases_us = phases_us.map(|(name, us)| (name.to_owned(), us)).collect();
                 let schedules = used_schedules(&state, candidates.iter().map(|candidate| candidate.site));
+                let outcome = with_unknown(outcome, &found);
                 let plan = live_plan(&state, &request, outcome, phases_us, candidates.len());
                 return Ok(Json(plan.with_schedules(schedules)));
             }
         }
+    }
+}
+
+/// The same outcome; a rejection tells hosts that do not suit from those whose schedules are not known.
+pub fn with_unknown(outcome: PlanOutcome, found: &Found) -> PlanOutcome {
+    match outcome {
+        PlanOutcome::Rejected(Rejection { reason, start_proven }) => {
+            let start_proven = start_proven && found.without_schedule == 0;
+            PlanOutcome::Rejected(Rejection { reason: found.reason(reason), start_proven })
+        }
+        allocated @ PlanOutcome::Allocated(_) => allocated,
     }
 }
 

@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 
 use super::{
     extract::Body,
-    plan::{UsedSchedule, used_schedules},
+    plan::{UsedSchedule, used_schedules, with_unknown},
     problem::Problem,
     request_view::ReasonView,
     requests::{checked_request, read_body, wrong_request},
@@ -292,7 +292,7 @@ impl Question<'_> {
     fn planned(&self, found: &Found, candidates: &[Candidate<'_>]) -> PlanOutcome {
         let jobs = Job::of_shapes(self.request, self.at.map_or(self.window, |at| (at, at)));
         let jobs = jobs.map(|(shape, job)| (shape, Job { asked_at: Some(self.now), uplinks: &found.uplinks, ..job }));
-        plan_best(jobs, candidates, self.effort, self.seed, &mut ())
+        with_unknown(plan_best(jobs, candidates, self.effort, self.seed, &mut ()), found)
     }
 
     fn verdict(&self, availability: &Availability<'_>, planned: impl FnOnce() -> PlanOutcome) -> Verdict {

@@ -9,9 +9,10 @@ use crate::{
         output::{Look, Report, columns},
     },
     text::{
+        safe::safe,
         time::format_time,
         traffic::format_rate,
-        words::{age_text, or_dash},
+        words::{age_text, or_dash, site_text},
     },
 };
 
@@ -41,6 +42,23 @@ impl Report for SiteList {
                 ]
             }),
         );
+        for site in &self.sites {
+            let name = safe(&site_text(site.site.as_str(), &site.name));
+            if let Some(why) = &site.schedule_trouble {
+                text.push_str(&format!("{name}: schedule {}: {}\n", site.schedule.as_str(), safe(why)));
+            }
+            if let Some(from) = site.coarse_from {
+                let from = format_time(from, &look.zone);
+                text.push_str(&format!(
+                    "{name}: from {from} on its hosts look busier to others than they are: it has more steps than are told\n"
+                ));
+            }
+        }
+        if !self.apart.is_empty() {
+            text.push('\n');
+            let rows = self.apart.iter().map(|apart| [apart.site.to_string(), apart.why.clone()]);
+            text.push_str(&columns(look, ["NOT UNDERSTOOD", "WHY"], rows));
+        }
         if !self.bans.is_empty() {
             text.push('\n');
             text.push_str(&columns(
