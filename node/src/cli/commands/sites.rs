@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        api::grid::BanView,
+        api::grid::{ApartView, BanView, ScheduleState},
         cli::{output::OutputFormat, samples::printed},
     };
 
@@ -106,6 +106,20 @@ mod tests {
              12D3  al\\u{1b}pha (this node)  4      -                        current   -    0s          10m         /ip4/127.0.0.1/tcp/1\n\
              12D4  beta                     1      1Gbit/s, 700Mbit/s free  current   -    0s          10m         -\n";
         assert_eq!(printed(&list, OutputFormat::Table), expected);
+        let mut troubled = list.clone();
+        troubled.sites[1].schedule = ScheduleState::Unknown;
+        troubled.sites[1].schedule_trouble = Some("its schedules are on their way: 3 of 9 parts are here".to_owned());
+        troubled.sites[0].coarse_from = Some(Time(86_400));
+        troubled.apart =
+            vec![ApartView { site: SiteId::new("12F").unwrap(), why: "its program is too old".to_owned() }];
+        let text = printed(&troubled, OutputFormat::Table);
+        for expected in [
+            "): schedule unknown: its schedules are on their way: 3 of 9 parts are here\n",
+            "from 1970-01-02 00:00:00+00:00 on its hosts look busier to others than they are",
+            " its program is too old\n",
+        ] {
+            assert!(text.contains(expected), "{text}");
+        }
         let ban = BanView { site: SiteId::new("12E").unwrap(), why: "lies".to_owned(), until: Time(86_400), times: 2 };
         let with_ban = printed(&SiteList { bans: vec![ban], ..list }, OutputFormat::Table);
         assert_eq!(

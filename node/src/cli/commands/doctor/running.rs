@@ -433,6 +433,40 @@ mod tests {
     }
 
     #[test]
+    fn sites_without_a_current_schedule_are_named_with_the_reason() {
+        let site = |name: &str, this_node: bool, schedule: &str, trouble: Option<&str>| {
+            json!({ "site": "12D3", "name": name, "this_node": this_node, "hosts": 1, "advert_age_s": 0, "expires_in_s": 9,
+                "schedule": schedule, "ledger_version": null, "schedule_age_s": null, "schedule_trouble": trouble,
+                "addresses": [] })
+        };
+        let check = |sites: Vec<Value>| {
+            let list = json!({ "sites": sites, "bans": [], "next": null });
+            check_schedules(&serde_json::from_value::<SiteList>(list).unwrap())
+        };
+        assert_eq!(check(vec![site("a", true, "current", None)]).level, Level::Good);
+        let shown = check(vec![site("a", true, "current", None), site("b", false, "unknown", Some("too busy"))]);
+        assert_eq!(shown.level, Level::Note);
+        assert!(shown.what.contains("1 of 2 sites") && shown.what.contains("unknown (too busy)"), "{}", shown.what);
+        assert_eq!(check(vec![site("a", true, "unknown", None)]).level, Level::Problem);
+        let many = (0..20).map(|_| site("b", false, "stale", None)).collect();
+        assert!(check(many).what.ends_with("and 12 more"));
+    }
+
+    #[test]
+    fn what_is_told_coarsely_and_who_is_not_understood_is_said() {
+        let coarse = check_coarse(&status(&json!({ "coarse_from": 86_400 })), &TimeZone::UTC).unwrap();
+        assert!(coarse.what.contains("from 1970-01-02 00:00:00+00:00 on"), "{}", coarse.what);
+        assert!(check_coarse(&status(&json!({})), &TimeZone::UTC).is_none());
+        let apart = ApartView { site: SiteId::new("12D4").unwrap(), why: "its program is too old".to_owned() };
+        assert_eq!(check_versions(&[]), None);
+        let finding = check_versions(&[apart]).unwrap();
+        assert!(
+            finding.level == Level::Problem && finding.what.ends_with("12D4: its program is too old"),
+            "{finding:?}"
+        );
+    }
+
+    #[test]
     fn what_peers_have_seen_says_more_than_addresses() {
         let check = |shown: &str, seen_as: &[&str], came_in: u32| {
             let counters = json!({ "connections_from_elsewhere": came_in });
