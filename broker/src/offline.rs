@@ -299,7 +299,7 @@ impl OfflinePlanner {
             let amounts = if demand.is_exclusive() { &candidate.host.capacity } else { &least };
             let window = Window::starting(start, demand.length_on(candidate.host));
             request.window().deadline.is_none_or(|deadline| window.end <= deadline)
-                && candidate.schedule.admits(&candidate.host.capacity, window, amounts).is_ok()
+                && candidate.schedule.offers(&candidate.host.capacity, window, amounts)
         };
         let mut free = self.eligible(demand).ok()?;
         free.retain(is_free);
@@ -380,9 +380,7 @@ impl OfflinePlanner {
     pub(crate) fn admits(&self, plan: &Plan) -> bool {
         let fits = plan.seats.iter().all(|seat| {
             self.index_of(seat).map(|index| &self.hosts[index]).is_some_and(
-                |SnapshotHost { host, schedule, .. }| {
-                    schedule.admits(&host.capacity, seat.window, &seat.amounts).is_ok()
-                },
+                |SnapshotHost { host, schedule, .. }| schedule.offers(&host.capacity, seat.window, &seat.amounts),
             )
         });
         fits && self.uplinks.admit(plan.window(), &plan.loads())

@@ -223,6 +223,7 @@ impl Shared {
             time_to_live_s: u32::try_from(time_to_live_s).unwrap_or(u32::MAX),
             contact: offer.contact.clone(),
             hosts: offer.hosts.clone(),
+            offer: offer.offered.clone(),
             uplink: offer.uplink,
             quotes,
             addresses: self.listen_addresses().iter().take(ADDRESSES_MAX).map(ToString::to_string).collect(),

@@ -19,6 +19,7 @@ use broker::{
     classes::HostClass,
     host::Host,
     ids::{HostId, SiteId},
+    offered::Offered,
     protocol::{Advert, ClassesLeft, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
     time::{Millis, Time},
@@ -94,6 +95,8 @@ pub struct HostView {
     pub version: LedgerVersion,
     /// How long ago it was last confirmed.
     pub age: Millis,
+    /// When, how long and how far ahead the site offers it.
+    pub offer: Arc<Offered>,
 }
 
 impl SharedView {
@@ -225,7 +228,8 @@ impl SharedView {
         let known = schedules(&entry.view)?;
         let host = entry.view.advert().hosts.get(host)?;
         let schedule = known.schedules.next_of(&host, left).into_owned();
-        Some(HostView { host, schedule, version: known.version, age: now - known.learnt })
+        let offer = entry.view.advert().offer.clone();
+        Some(HostView { host, schedule, version: known.version, age: now - known.learnt, offer })
     }
 
     /// Whether the site's schedules were confirmed within `age_max` and have no gap.

@@ -40,6 +40,8 @@ mod molded;
 mod money;
 #[path = "grid/notices.rs"]
 mod notices;
+#[path = "grid/offered.rs"]
+mod offered;
 #[path = "grid/own_key.rs"]
 mod own_key;
 #[path = "grid/page.rs"]

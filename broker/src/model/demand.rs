@@ -326,6 +326,8 @@ pub enum Unmet {
     Attribute(String, String),
     /// It is slower than this.
     Speed(Speed),
+    /// Its owner gives no seats longer than this.
+    Length(Span),
     /// The capacity is below this minimum.
     Minimum(ResourceName, Amount),
 }

@@ -14,7 +14,7 @@ use crate::model::{
     ids::SiteId,
     resources::ResourceName,
     tariff::Parts,
-    time::{Span, Time},
+    time::{Span, Time, Window},
 };
 
 /// How many hosts each constraint of phase I cut; a host is counted once, at the first constraint it fails.
@@ -28,6 +28,12 @@ pub struct CutCounts {
     pub speed: u64,
     /// By resource whose capacity is below `d_i`, `memory>=8GiB`.
     pub resources: Vec<(String, u64)>,
+    /// Whose owners give no seats so long.
+    #[serde(default)]
+    pub length: u64,
+    /// Whose owners give this user nothing, by rules about users.
+    #[serde(default)]
+    pub users: u64,
 }
 
 impl CutCounts {
@@ -43,6 +49,7 @@ impl CutCounts {
             Unmet::Candidates => self.candidates += hosts,
             Unmet::Attribute(key, value) => count(&mut self.attributes, format!("{key}={value}"), hosts),
             Unmet::Speed(_) => self.speed += hosts,
+            Unmet::Length(_) => self.length += hosts,
             Unmet::Minimum(name, least) => {
                 count(&mut self.resources, format!("{name}>={}", format_amount(&name, least)), hosts);
             }
@@ -54,12 +61,16 @@ impl CutCounts {
         let attributes = self.attributes.iter().map(|(pair, hosts)| format!("{pair} {hosts}"));
         let resources = self.resources.iter().map(|(least, hosts)| format!("per_host.{least} {hosts}"));
         let all = one("candidates", self.candidates).into_iter().chain(attributes).chain(one("speed", self.speed));
-        all.chain(resources).collect::<Vec<_>>().join(", ")
+        all.chain(resources)
+            .chain(one("rules of owners about users", self.users))
+            .chain(one("the longest reservation of their owners (max_duration)", self.length))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 
 /// What keeps hosts from a start, beside what is booked on them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// The request's deadline: a seat would end after it.
@@ -72,16 +83,32 @@ pub enum Limit {
     Share(Parts),
     /// The request's limit of sites: none so few have hosts enough.
     SitesMax(u64),
+    /// The times of the owner, at this site: a seat would lie outside. When the next one begins and ends, if any is known.
+    Offered(SiteId, Option<Window>),
+    /// The owner's longest seat: it would be longer.
+    Longest(Span),
 }
 
 impl Limit {
-    fn words(self, show_time: &dyn Fn(Time) -> String) -> String {
-        match self {
+    fn words(&self, show_time: &dyn Fn(Time) -> String) -> String {
+        match *self {
             Limit::Deadline(deadline) => format!("deadline {}", show_time(deadline)),
             Limit::Notice(least) => format!("least notice {least}"),
             Limit::Horizon(horizon) => format!("horizon {horizon}"),
             Limit::Share(Parts(share)) => format!("share {} %", f64::from(share) / 10.0),
             Limit::SitesMax(most) => format!("sites_max {most}"),
+            Limit::Offered(ref site, Some(Window { start, end })) if end >= Time::MAX => {
+                format!("site {site} offers its hosts only from {} on:", show_time(start))
+            }
+            Limit::Offered(ref site, Some(Window { start, end })) => {
+                format!(
+                    "site {site} offers its hosts only at its owner's times, next from {} to {}:",
+                    show_time(start),
+                    show_time(end)
+                )
+            }
+            Limit::Offered(ref site, None) => format!("site {site} offers no hosts from then on:"),
+            Limit::Longest(longest) => format!("the owner's longest reservation {longest}"),
         }
     }
 }

@@ -1,9 +1,21 @@
 //! The hosts that phase I found, as discovery knows them.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
-    host::Host, ids::SiteId, protocol::LedgerVersion, reason::CutCounts, schedule::Schedule, time::Time,
+    amount::Amount,
+    host::Host,
+    ids::SiteId,
+    offered::Offered,
+    protocol::{LedgerVersion, Standing},
+    reason::CutCounts,
+    schedule::{Occupancy, Schedule},
+    time::{Time, Window},
+    trust::Denial,
     uplinks::Uplinks,
 };
 
@@ -18,32 +30,78 @@ pub struct FoundHost {
     pub schedule: Schedule,
     /// The site's version that the schedule shows.
     pub version: LedgerVersion,
+    /// When, how long and how far ahead the site offers it.
+    pub offer: Arc<Offered>,
+    /// What its owner's rules about users leave to the one who asks, where that is known.
+    pub standing: Option<Arc<Standing>>,
 }
 
 impl FoundHost {
     /// Its schedule with what its owner does not promise to anybody who asks at `now`.
     #[must_use]
     pub fn offered(&self, now: Time) -> Cow<'_, Schedule> {
-        without_kept_back(Cow::Borrowed(&self.schedule), &self.host, now)
+        Owners::at(now).restrict(Cow::Borrowed(&self.schedule), &self.host, (&self.offer, self.standing.as_deref()))
     }
 }
 
-/// The schedule of a host with what its owner keeps back from who asks at `now`.
-fn without_kept_back<'s>(mut schedule: Cow<'s, Schedule>, host: &Host, now: Time) -> Cow<'s, Schedule> {
-    for (window, amounts) in host.tariff.conditions.kept_back(&host.capacity, now) {
-        schedule.to_mut().add(window, &amounts);
-    }
-    schedule
-}
-
-/// The schedules of hosts with what their owners do not promise to anybody who asks at `now`.
-pub(super) fn offered<'s>(
-    hosts: &[(&SiteId, &Host)],
-    schedules: Vec<Cow<'s, Schedule>>,
+/// What owners do not promise to anybody who asks at one time; hosts with the same rules share it.
+pub(super) struct Owners {
     now: Time,
-) -> Vec<Cow<'s, Schedule>> {
-    let offered = schedules.into_iter().zip(hosts);
-    offered.map(|(schedule, (_, host))| without_kept_back(schedule, host, now)).collect()
+    closings: Vec<Closing>,
+}
+
+struct Closing {
+    offer: Arc<Offered>,
+    /// Of the conditions of the tariff.
+    windows: Vec<Window>,
+    closed: Option<Arc<Occupancy>>,
+}
+
+impl Owners {
+    /// Of whoever asks at `now`.
+    pub(super) fn at(now: Time) -> Owners {
+        Owners { now, closings: Vec::new() }
+    }
+
+    /// The schedule of a host with what its owner does not promise.
+    pub(super) fn restrict<'s>(
+        &mut self,
+        mut schedule: Cow<'s, Schedule>,
+        host: &Host,
+        (offer, standing): (&Arc<Offered>, Option<&Standing>),
+    ) -> Cow<'s, Schedule> {
+        let conditions = &host.tariff.conditions;
+        if let Some(above) = conditions.above_share(&host.capacity) {
+            schedule.to_mut().add(Window { start: self.now, end: Time::MAX }, &above);
+        }
+        let mut windows: Vec<Window> = conditions.closed(self.now).collect();
+        let mut longest = offer.longest;
+        if let Some(standing) = standing {
+            standing.restrict(host, schedule.to_mut(), self.now);
+            let forever = Time(2 * Time::MAX.0);
+            windows.extend(standing.reach.map(|reach| Window { start: self.now + reach, end: forever }));
+            longest = [longest, standing.longest].into_iter().flatten().min();
+        }
+        let closed = self.closed(offer, windows);
+        if closed.is_some() || longest.is_some() {
+            schedule.to_mut().close(closed, longest);
+        }
+        schedule
+    }
+
+    fn closed(&mut self, offer: &Arc<Offered>, windows: Vec<Window>) -> Option<Arc<Occupancy>> {
+        let is_it = |known: &&Closing| Arc::ptr_eq(&known.offer, offer) && known.windows == windows;
+        if let Some(known) = self.closings.iter().find(is_it) {
+            return known.closed.clone();
+        }
+        let mut closed = Occupancy::default();
+        for window in offer.closed(self.now).into_iter().chain(windows.iter().copied()) {
+            closed.add(window, Amount(1));
+        }
+        let closed = (!closed.is_empty()).then(|| Arc::new(closed));
+        self.closings.push(Closing { offer: offer.clone(), windows, closed: closed.clone() });
+        closed
+    }
 }
 
 /// The answer of phase I.
@@ -67,6 +125,28 @@ impl Found {
     /// The schedules of its hosts with what their owners do not promise to anybody who asks at `now`.
     #[must_use]
     pub fn offered(&self, now: Time) -> Vec<Cow<'_, Schedule>> {
-        self.hosts.iter().map(|found| found.offered(now)).collect()
+        let mut owners = Owners::at(now);
+        let hosts = self.hosts.iter();
+        let one = |found| {
+            let FoundHost { schedule, host, offer, standing, .. }: &FoundHost = found;
+            owners.restrict(Cow::Borrowed(schedule), host, (offer, standing.as_deref()))
+        };
+        hosts.map(one).collect()
+    }
+
+    /// Leaves out the hosts of which the user gets nothing, by the owner's rules about users; the sites, with the rule.
+    pub fn leave_out_denied(&mut self) -> BTreeMap<SiteId, Denial> {
+        let mut denied = BTreeMap::new();
+        let mut hosts = 0;
+        self.hosts.retain(|found| match found.standing.as_ref().and_then(|standing| standing.denial.clone()) {
+            Some(denial) => {
+                denied.insert(found.site.clone(), denial);
+                hosts += 1;
+                false
+            }
+            None => true,
+        });
+        self.cut.users += hosts;
+        denied
     }
 }

@@ -47,6 +47,8 @@ fn linked_host(of: &str, id: &str, speed: u32) -> FoundHost {
             tariff: Default::default(),
         },
         schedule: Schedule::default(),
+        offer: Default::default(),
+        standing: None,
         version: version(0),
     }
 }

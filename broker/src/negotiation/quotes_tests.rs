@@ -40,6 +40,8 @@ fn find(run: &mut Run, now: u64, sites: &[&str], quoting: &[&str]) {
             tariff: Default::default(),
         },
         schedule: Schedule::default(),
+        offer: Default::default(),
+        standing: None,
         version: version(0),
     };
     let quoting = quoting.iter().map(|name| site(name)).collect();

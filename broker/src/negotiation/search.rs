@@ -11,7 +11,6 @@ use rand::{Rng, RngExt};
 
 use super::{
     Excluded, Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, WithoutBudget,
-    found::offered,
     lessons::{Holds, Lessons},
     quotes::Proposal,
 };
@@ -228,6 +227,9 @@ impl Search {
         if !avoid.is_empty() {
             found.hosts.retain(|host| !avoid.contains(&(host.site.clone(), host.host.id.clone())));
         }
+        for (site, denial) in found.leave_out_denied() {
+            self.lessons.exclude_denied(site, &denial);
+        }
         (self.planned_on, self.replans) = (None, 0);
         if found.hosts.len() < self.problem.seats_min() {
             let reason = self.problem.shortage(&found);
@@ -397,8 +399,7 @@ impl Search {
             let hosts: Vec<Cow<'_, Host>> = found.hosts.iter().map(|host| this.lessons.hints().host(host)).collect();
             let hosts: Vec<(&SiteId, &Host)> =
                 found.hosts.iter().zip(&hosts).map(|(found, host)| (&found.site, &**host)).collect();
-            let schedules = found.hosts.iter().map(|host| this.lessons.hints().schedule(host, with_holds)).collect();
-            let schedules = offered(&hosts, schedules, now.utc);
+            let schedules = this.lessons.hints().offered(found.hosts.iter(), with_holds, now.utc);
             let candidates: Vec<Candidate<'_>> = hosts
                 .iter()
                 .zip(&schedules)
@@ -448,11 +449,10 @@ impl Search {
         let seats: BTreeSet<(&SiteId, &HostId)> = plan.seats.iter().map(|seat| (&seat.site, seat.host())).collect();
         let hosts = found.hosts.iter().filter(|found| seats.contains(&(&found.site, &found.host.id)));
         let hosts: Vec<&FoundHost> = hosts.collect();
-        let schedules = hosts.iter().map(|host| self.lessons.hints().schedule(host, false)).collect();
+        let schedules = self.lessons.hints().offered(hosts.iter().copied(), false, self.planned_at);
         let known: Vec<Cow<'_, Host>> = hosts.iter().map(|host| self.lessons.hints().host(host)).collect();
         let hosts: Vec<(&SiteId, &Host)> =
             hosts.into_iter().zip(&known).map(|(found, host)| (&found.site, &**host)).collect();
-        let schedules = offered(&hosts, schedules, self.planned_at);
         let candidate = |((site, host), schedule)| Candidate { site, host, schedule };
         let chosen: Vec<Candidate<'_>> =
             hosts.into_iter().zip(schedules.iter().map(Cow::as_ref)).map(candidate).collect();

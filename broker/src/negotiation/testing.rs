@@ -87,6 +87,8 @@ pub(super) fn host_of(name: &str) -> FoundHost {
             tariff: Default::default(),
         },
         schedule: Schedule::default(),
+        offer: Default::default(),
+        standing: None,
         version: version(0),
     }
 }

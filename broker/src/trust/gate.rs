@@ -16,6 +16,7 @@ use super::{
 use crate::{
     host::Host,
     ids::{HostId, SiteId, tail_of},
+    offered::{Breach, Offered},
     protocol::{HoldRequest, hull},
     time::{Span, Time, Window},
 };
@@ -307,14 +308,27 @@ impl Gate {
         if self.is_draining {
             return Err(Denial::new(Rule::Draining, "the owner is emptying the site"));
         }
-        check_reach(Rule::OwnerMaxReach, self.policy.max_reach, window, now)?;
-        match self.policy.hours.filter(|hours| !hours.contain(window)) {
-            Some(hours) => Err(Denial::new(Rule::OwnerHours, format!("only within {hours}"))),
-            None => Ok(()),
-        }
+        Gate::check_offered(&Offered { longest: None, ..self.policy.offered(None) }, window, now)
     }
 
-    fn check_policy(&self, permit: &Permit, window: Window, now: Time) -> Result<(), Denial> {
+    /// Whether this is offered at all, to whomever.
+    fn check_offered(offered: &Offered, window: Window, now: Time) -> Result<(), Denial> {
+        let denial = |breach: Breach| {
+            let (rule, asked) = match breach {
+                Breach::Longest(_) => (Rule::OwnerMaxDuration, format!("{} asked, ", window.duration())),
+                Breach::Reach(_) => (Rule::OwnerMaxReach, String::new()),
+                Breach::Spans(_) => (Rule::OwnerHours, String::new()),
+            };
+            Denial::new(rule, format!("{asked}{breach}"))
+        };
+        offered.check(window, now).map_err(denial)
+    }
+
+    /// Whether the owner's rules let this user have anything here.
+    ///
+    /// # Errors
+    /// The first rule that is against it.
+    pub fn check_user(&self, permit: &Permit) -> Result<(), Denial> {
         let policy = &self.policy;
         let names = |list| OwnerPolicy::names(list, &permit.name, (&permit.user, &permit.account));
         if policy.allow.as_ref().is_some_and(|allow| !names(allow)) {
@@ -323,11 +337,13 @@ impl Gate {
         if names(&policy.deny) {
             return Err(Denial::new(Rule::OwnerDeny, format!("user {} is not allowed", permit.name)));
         }
-        let duration = window.duration();
-        if let Some(longest) = policy.max_duration.filter(|longest| duration > *longest) {
-            let detail = format!("{duration} asked, at most {longest} are allowed");
-            return Err(Denial::new(Rule::OwnerMaxDuration, detail));
-        }
+        Ok(())
+    }
+
+    fn check_policy(&self, permit: &Permit, window: Window, now: Time) -> Result<(), Denial> {
+        let policy = &self.policy;
+        self.check_user(permit)?;
+        Gate::check_offered(&Offered { longest: policy.max_duration, ..Offered::default() }, window, now)?;
         // Whoever is denied is told so at any time.
         self.check_time(window, now)?;
         check_reach(Rule::MaxReach, permit.limits.max_reach_s, window, now)

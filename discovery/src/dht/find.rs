@@ -86,6 +86,7 @@ impl fmt::Display for Constraint {
             Constraint::Need(Unmet::Candidates) => f.write_str("candidates"),
             Constraint::Need(Unmet::Attribute(key, value)) => write!(f, "attribute {key}={value}"),
             Constraint::Need(Unmet::Speed(least)) => write!(f, "speed {least}"),
+            Constraint::Need(Unmet::Length(longest)) => write!(f, "longest reservation {longest}"),
             Constraint::Need(Unmet::Minimum(name, least)) => {
                 write!(f, "per_host {name}>={}", format_amount(name, *least))
             }
@@ -240,8 +241,8 @@ impl Finder {
                     let fresh = view.fresh_host((&site, &host), now, age_max, left);
                     match fresh.or_else(|| view.host_since((&site, &host), now, started, left)) {
                         Some(view) => {
-                            let HostView { host, schedule, version, .. } = view;
-                            found.push(FoundHost { site, host, schedule, version });
+                            let HostView { host, schedule, version, offer, .. } = view;
+                            found.push(FoundHost { site, host, schedule, version, offer, standing: None });
                         }
                         None => {
                             silent.insert(site);
@@ -386,6 +387,12 @@ fn members_meant(candidates: &[HostId]) -> BTreeMap<HostId, BTreeSet<u32>> {
     meant
 }
 
+/// The longest seat that the site gives, if the demand lasts longer on the host. Shapes are of different lengths: the planner looks at them.
+fn too_long(demand: &Demand, advert: &Advert, host: &Host) -> Option<Unmet> {
+    let longest = advert.offer.longest.filter(|longest| !demand.is_of_shape() && demand.length_on(host) > *longest);
+    longest.map(Unmet::Length)
+}
+
 /// Splits the hosts of the view into those that fit and those that a constraint cuts.
 fn matching(view: &SharedView, query: &Query) -> Matching {
     let mut matching = Matching::default();
@@ -402,7 +409,7 @@ fn matching(view: &SharedView, query: &Query) -> Matching {
             _ if query.exclude.sites.contains(site) => Some(Constraint::NotExcluded),
             unmet => match advert.features.lacks(&features) {
                 Some(feature) => Some(Constraint::Feature(feature.clone())),
-                None => unmet.map(Constraint::Need),
+                None => unmet.or_else(|| too_long(&query.demand, advert, host)).map(Constraint::Need),
             },
         };
         match unmet {

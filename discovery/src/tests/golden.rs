@@ -9,10 +9,11 @@ use broker::{
     cost::Cost,
     features::Features,
     ids::SeatNumber,
+    offered::{Offered, Spans},
     plan::Place,
     protocol::{
         AttemptStatus, ClassChange, ClassSchedules, FoundBooking, Grant, HoldRequest, HostState, PublicBooking, Quote,
-        Refusal, RefusalReason, TakeOverStep,
+        Refusal, RefusalReason, Standing, TakeOverStep,
     },
     schedule::ClassOccupancy,
     tariff::{Agreement, Before, Conditions, Parts, Tariff},
@@ -130,10 +131,16 @@ fn requests() -> Vec<WireRequest> {
         SiteRequest::Hold(hold.clone()),
         SiteRequest::Book { hold: hold.clone(), incarnation: version().incarnation },
         SiteRequest::Quote(hold),
+        SiteRequest::Standing(authorization()),
     ];
     let elsewhere = elsewhere.map(WireRequest::Site);
     let many = WireRequest::Many(vec![SiteRequest::Release(attempt()), SiteRequest::Settle(attempt())]);
     site.into_iter().map(WireRequest::Site).chain(others).chain(elsewhere).chain([many]).collect()
+}
+
+fn offer() -> Arc<Offered> {
+    let spans = Spans::try_from(vec![(0, 60), (3_600, 7_200)]).unwrap();
+    Arc::new(Offered { spans: Some(Arc::new(spans)), longest: Some(Span(60)), reach: None, asks: true })
 }
 
 fn reasons() -> Vec<RefusalReason> {
@@ -155,6 +162,7 @@ fn reasons() -> Vec<RefusalReason> {
         RefusalReason::PriceChanged { host, tariff: tariff(r#"{"cpu":6000}"#) },
         RefusalReason::NotUnderstood("what".to_owned()),
         RefusalReason::UplinkFull { asked: Amount(700), free: Amount(300) },
+        RefusalReason::NotOffered { denial: Denial::new(Rule::OwnerHours, ""), offer: offer() },
     ]
 }
 
@@ -234,6 +242,15 @@ fn answers() -> Vec<WireAnswer> {
             hosts: vec![state.clone()],
             version: version(),
         },
+        SiteAnswer::Standing(Box::new(Standing {
+            denial: None,
+            longest: Some(Span(3_600)),
+            reach: Some(Span(86_400)),
+            host_percent: BTreeMap::from([(cpu(), 50)]),
+            on_hosts: vec![(host, schedule())],
+            of_site: vec![(amounts(9_000), schedule())],
+            version: version(),
+        })),
     ];
     let many = WireAnswer::Many(vec![Some(SiteAnswer::Settled), None]);
     site.map(WireAnswer::Site).chain(others).chain(elsewhere.map(WireAnswer::Site)).chain([many]).collect()
@@ -264,6 +281,7 @@ fn gossip(lines: &mut Lines) {
     let update = ScheduleUpdate { site: me.site_id().clone(), from: version(), changes };
     let mut advert = advert;
     advert.hosts = ["h1", "n-1", "n-2"].map(|id| host(id, 4, "x86_64")).into_iter().collect();
+    advert.offer = offer();
     advert.hosts.classes_mut()[0].host.tariff = tariff(r#"[[0,{"cpu":6000}],[3600,{}]]"#);
     let advert = wire::seal_with_badge(&me, &grid, stamp, Payload::Advert(advert), (badge, &extra)).unwrap();
     let update = wire::seal(&me, &grid, stamp, Payload::Update(update)).unwrap();

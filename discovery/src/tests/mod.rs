@@ -227,6 +227,7 @@ pub(crate) fn advert(of: &Identity, sequence: u64) -> Advert {
         quotes: false,
         addresses: Vec::new(),
         features: Features::own(),
+        offer: Default::default(),
     }
 }
 

@@ -37,6 +37,7 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
         quotes: false,
         addresses: Vec::new(),
         features: Features::own(),
+        offer: Default::default(),
     }
 }
 

@@ -56,6 +56,7 @@ kinds! {
         Bookings = 24,
         Book = 25,
         Quote = 26,
+        Standing = 27,
     }
 }
 
@@ -80,6 +81,7 @@ kinds! {
         Refused = 23,
         Bookings = 24,
         Quoted = 25,
+        Standing = 26,
     }
 }
 
@@ -194,6 +196,7 @@ fn write_site_request(request: &SiteRequest) -> Written {
             (Question::TakeOver, encode(&(attempt, authorization, step)))
         }
         SiteRequest::Bookings { after } => (Question::Bookings, encode(after)),
+        SiteRequest::Standing(authorization) => (Question::Standing, encode(authorization)),
     };
     Ok((kind as u16, body?))
 }
@@ -212,6 +215,7 @@ fn write_site_answer(answer: &SiteAnswer) -> Written {
         SiteAnswer::Found { parts, is_coordinated, version } => {
             (Answer::Found, encode(&(parts, is_coordinated, version)))
         }
+        SiteAnswer::Standing(standing) => (Answer::Standing, encode(standing)),
         SiteAnswer::Refused(refusal) => (Answer::Refused, Ok(refusal_body(refusal)?)),
         SiteAnswer::Bookings { bookings, is_complete, is_withheld, version } => {
             (Answer::Bookings, encode(&(bookings, is_complete, is_withheld, version)))
@@ -279,6 +283,7 @@ fn read_site_request(kind: Question, body: &[u8]) -> Result<SiteRequest, DecodeE
             SiteRequest::TakeOver { attempt, authorization, step }
         }
         Question::Bookings => SiteRequest::Bookings { after: question(body)? },
+        Question::Standing => SiteRequest::Standing(question(body)?),
         Question::Schedules
         | Question::Advert
         | Question::Adverts
@@ -322,6 +327,7 @@ fn read_site_answer(kind: Answer, body: &[u8]) -> Result<SiteAnswer, DecodeError
             SiteAnswer::Found { parts, is_coordinated, version }
         }
         Answer::Refused => SiteAnswer::Refused(refusal_in(body)?),
+        Answer::Standing => SiteAnswer::Standing(told(body)?),
         Answer::Bookings => {
             let (bookings, is_complete, is_withheld, version) = told(body)?;
             SiteAnswer::Bookings { bookings, is_complete, is_withheld, version }

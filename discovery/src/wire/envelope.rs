@@ -255,6 +255,7 @@ fn body_of(grid: &GridId, stamp: Stamp, payload: Payload, (badge, extra): (Badge
     match payload {
         Payload::Advert(advert) => {
             body.extra.extend(tariffs::entry(&advert.hosts).ok()?);
+            body.extra.extend(offered::entry(&advert.offer).ok()?);
             encode(&body.map(|()| advert)).ok()
         }
         Payload::Update(update) => encode(&body.map(|()| update)).ok(),
@@ -277,6 +278,7 @@ fn read_body(envelope: &[u8]) -> Result<Body<Payload>, Dropped> {
     let read = match header[1] {
         ADVERT => decode::<Body<Advert>, ADVERT_BYTES_MAX>(body).and_then(|mut body| {
             tariffs::put_into(&mut body.payload.hosts, &body.extra)?;
+            body.payload.offer = offered::of(&body.extra)?;
             Ok(body.map(Payload::Advert))
         }),
         UPDATE => decode::<Body<ScheduleUpdate>, ADVERT_BYTES_MAX>(body).map(|body| body.map(Payload::Update)),

@@ -147,6 +147,11 @@ fn site_answer_bytes(answer: &SiteAnswer) -> usize {
         SiteAnswer::Refused(Refusal { hosts, .. }) | SiteAnswer::Quoted { hosts, .. } => {
             hosts.iter().map(|state| of_schedule(&state.schedule) + ENTRY_BYTES * state.held.len()).sum()
         }
+        SiteAnswer::Standing(standing) => {
+            let schedules =
+                standing.on_hosts.iter().map(|(_, used)| used).chain(standing.of_site.iter().map(|(_, used)| used));
+            schedules.map(of_schedule).sum()
+        }
         SiteAnswer::Confirmed { receipt: Some(receipt), .. } | SiteAnswer::Booked { receipt: Some(receipt), .. } => {
             receipt.text.len()
         }

@@ -12,6 +12,7 @@ mod envelope;
 pub mod frame;
 mod message;
 pub mod names;
+mod offered;
 mod tariffs;
 mod verdict;
 

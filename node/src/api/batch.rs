@@ -273,7 +273,14 @@ async fn find_hosts(state: &ApiState, demands: Vec<Demand>, multiplier: usize, n
         let left = left.entry(site.clone()).or_default();
         if let Some(known) = view.host_since((site, host), state.discovery.now(), Millis(0), left) {
             let (site, host) = (found.site.clone(), found.host.clone());
-            let known = FoundHost { site, host, schedule: known.schedule, version: known.version };
+            let known = FoundHost {
+                site,
+                host,
+                schedule: known.schedule,
+                version: known.version,
+                offer: known.offer,
+                standing: None,
+            };
             found.schedule = known.offered(now).into_owned();
         }
     }

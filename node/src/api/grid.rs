@@ -403,8 +403,12 @@ fn hosts_of(view: &broker::view::SiteView, now: Time, monotonic: Millis) -> Vec<
         Schedules::Unknown => None,
     };
     let mut left = ClassesLeft::default();
+    let is_offered = advert.offer.check(Window::starting(now, Span(1)), now).is_ok();
     let host_view = |host: broker::host::Host| {
-        let free_now = known.map(|known| free_at(&host, &known.schedules.next_of(&host, &mut left), now));
+        let free_now = known.map(|known| match is_offered {
+            true => free_at(&host, &known.schedules.next_of(&host, &mut left), now),
+            false => host.capacity.keys().map(|name| (name.clone(), Amount::ZERO)).collect(),
+        });
         let (prices, next_prices) = present_and_next(&host.tariff.prices, now);
         HostView {
             site: advert.site.clone(),

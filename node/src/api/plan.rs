@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use broker::{
     cost::Cost,
     ids::{HostId, RequestId, ShapeNumber, SiteId},
-    negotiation::{Excluded, FoundHost},
+    negotiation::{Excluded, Found, FoundHost},
     phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch},
     plan::{ObjectiveValue, PlanOutcome},
     request::Request,
@@ -147,6 +147,20 @@ pub struct PlannedHost {
     pub schedule_age_s: u64,
 }
 
+/// Adds what rules of owners about users leave to the operator of this node, for whom a plain request would be signed. A node without an
+/// operator of its own cannot ask.
+pub async fn leave_to_user(state: &ApiState, request: &Request, found: &mut Found) {
+    if !found.hosts.iter().any(|host| host.offer.asks) {
+        return;
+    }
+    let signed = state.membership.sign_for_operator(request.clone()).ok();
+    let admitted = signed.and_then(|signed| state.membership.admit(signed).ok());
+    if let Some((authorization, _)) = admitted {
+        state.coordinator.ask_standings(found, authorization).await;
+        found.leave_out_denied();
+    }
+}
+
 /// A plan on the live view; nothing is held.
 #[utoipa::path(post, path = "/plan", tag = "planning", request_body = schema::Request, responses((status = 200, description = "Done", body = LivePlan)))]
 pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<LivePlan>, Problem> {
@@ -167,7 +181,9 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
             None => wanted.seats().saturating_mul(multiplier as usize),
         };
         let age_max = driver::MAX_SCHEDULE_AGE;
-        let found = driver::find(&state.discovery, &wanted, (count, count), seed, Excluded::default(), age_max).await;
+        let mut found =
+            driver::find(&state.discovery, &wanted, (count, count), seed, Excluded::default(), age_max).await;
+        leave_to_user(&state, &request, &mut found).await;
         let schedules = found.offered(now.utc);
         let candidate = |(found, schedule)| {
             let FoundHost { site, host, .. }: &FoundHost = found;

@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 
 use super::{
     extract::Body,
-    plan::{UsedSchedule, used_schedules},
+    plan::{UsedSchedule, leave_to_user, used_schedules},
     problem::Problem,
     request_view::ReasonView,
     requests::{checked_request, read_body, wrong_request},
@@ -192,7 +192,8 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     let seed = rand::random();
     let counts = (HOSTS_MAX, request.seats_max());
     let age_max = driver::MAX_SCHEDULE_AGE;
-    let found = driver::find(&state.discovery, &request.widest(), counts, seed, Excluded::default(), age_max).await;
+    let mut found = driver::find(&state.discovery, &request.widest(), counts, seed, Excluded::default(), age_max).await;
+    leave_to_user(&state, &request, &mut found).await;
     let effort = request.effort().unwrap_or(settings.effort);
     let question = Question { mode, at, request: &request, now: now.utc, window: (earliest, latest), effort, seed };
     let answer = || question.answer(&state, &found);

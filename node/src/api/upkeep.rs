@@ -13,6 +13,7 @@ use broker::{
     host::Host,
     ids::HostId,
     ledger::{Books as _, HostLedger},
+    offered::SpansError,
     schedule::Schedule,
     tariff::Tariff,
     time::Time,
@@ -39,11 +40,12 @@ use crate::{
 };
 
 /// Keys that are put into force at once; a name with a dot at its end is a whole table.
-const LIVE: [&str; 10] = [
+const LIVE: [&str; 11] = [
     "policy.",
     "ledger.",
     "price",
     "price_reach",
+    "offered",
     "contact",
     "remote.cert",
     "remote.key",
@@ -64,6 +66,9 @@ pub enum UpkeepError {
     DataDir(#[from] DataDirError),
     #[error(transparent)]
     Offer(#[from] OfferError),
+    /// What the calendar comes to cannot be published.
+    #[error("offered: {0}")]
+    Spans(SpansError),
     /// This node was started without a way to read its configuration again.
     #[error("this node cannot read its configuration again; restart it")]
     NoSource,
@@ -123,7 +128,8 @@ impl Upkeep {
     fn advertise_as(&self, config: &NodeConfig) -> Result<(), OfferError> {
         let hosts = config.hosts.iter().filter(|_| !self.is_draining()).map(|own| own.host.clone()).collect();
         let (name, contact) = (config.name.clone(), config.settings.contact.clone());
-        self.discovery.publish_advert(Offer { name, contact, hosts, uplink: config.uplink() })
+        let offered = config.offered().into();
+        self.discovery.publish_advert(Offer { name, contact, hosts, uplink: config.uplink(), offered })
     }
 
     /// Reads the configuration again and puts into force what can be.
@@ -141,7 +147,10 @@ impl Upkeep {
         let mut offered = config.clone();
         offered.hosts.clone_from(&new.hosts);
         (offered.settings.uplink, offered.settings.contact) = (new.settings.uplink, new.settings.contact.clone());
-        let is_offered = |config: &NodeConfig| (config.hosts.clone(), config.uplink(), config.settings.contact.clone());
+        (offered.policy, offered.ledger) = (new.policy.clone(), new.ledger.clone());
+        let is_offered = |config: &NodeConfig| {
+            (config.hosts.clone(), config.uplink(), config.settings.contact.clone(), config.offered())
+        };
         if is_offered(&offered) != is_offered(&config) {
             self.advertise_as(&offered)?;
         }
@@ -149,7 +158,8 @@ impl Upkeep {
         let has_other_units = units_without_prices(&offered) != units_without_prices(&config);
         *config = offered;
         (config.settings.hosts, config.settings.hosts_file) = (new.settings.hosts, new.settings.hosts_file);
-        config.pricing = new.pricing;
+        (config.pricing, config.calendar) = (new.pricing, new.calendar);
+        config.settings.offered = new.settings.offered;
         (config.settings.price, config.settings.price_reach) = (new.settings.price, new.settings.price_reach);
         if let Some((tls, opened)) = tls {
             // The file may hold another certificate under the same name.
@@ -172,22 +182,24 @@ impl Upkeep {
         Ok(reloaded)
     }
 
-    /// Works out the prices of the present day, and publishes them if they are others.
+    /// Works out prices and offered times of the present day, and publishes them if they are others.
     ///
     /// # Errors
     /// [`UpkeepError`] when they cannot be published; those of before stay in force then.
-    pub fn renew_prices(&self, now: Time) -> Result<(), UpkeepError> {
+    pub fn renew(&self, now: Time) -> Result<(), UpkeepError> {
         let mut config = locked(&self.config);
-        if config.pricing.is_empty() {
-            return Ok(());
-        }
-        let tariffs = config.pricing.tariffs(config.hosts.iter().map(|own| &own.host.id), now);
-        let offered = with_tariffs(&config, &tariffs);
-        if offered.hosts != config.hosts {
+        let tariffs = match config.pricing.is_empty() {
+            true => BTreeMap::new(),
+            false => config.pricing.tariffs(config.hosts.iter().map(|own| &own.host.id), now),
+        };
+        let mut offered = with_tariffs(&config, &tariffs);
+        offered.policy.spans = config.spans(now).map_err(UpkeepError::Spans)?;
+        if offered.hosts != config.hosts || offered.policy != config.policy {
             self.advertise_as(&offered)?;
-            config.hosts = offered.hosts;
+            (config.hosts, config.policy) = (offered.hosts, offered.policy);
+            self.gate.lock().set_policy(config.policy.clone());
             self.ledger.lock().set_tariffs(tariffs);
-            info!("the prices of the next days are published");
+            info!("prices and offered times of the next days are published");
         }
         Ok(())
     }

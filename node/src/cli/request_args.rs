@@ -132,7 +132,7 @@ pub struct PlanArgs {
     /// The request; asks the node for its present view.
     #[command(flatten)]
     pub request: RequestArgs,
-    /// Plan offline on this snapshot (kolo-grid/1 or /2) instead
+    /// Plan offline on this snapshot (kolo-grid/1 to /3) instead
     #[arg(long, value_name = "GRID.json", requires = "requests")]
     pub grid: Option<PathBuf>,
     /// Requests to plan offline, one JSON object a line; - is standard input

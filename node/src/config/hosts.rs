@@ -127,6 +127,11 @@ fn members(table: &HostTable, others: usize) -> Result<Vec<HostId>, ClassError> 
 pub fn from_snapshot(file: &Path) -> Result<Vec<OwnHost>, ConfigError> {
     let text = document::read_text(file)?;
     let snapshot = GridSnapshot::read(&text).map_err(|error| DocumentError::about(file, "", error))?;
+    if let Some(closed) = snapshot.hosts.iter().find(|entry| entry.schedule.closed().is_some()) {
+        let place = format!("{}: host {}: offered", file.display(), closed.host.id);
+        let message = "when hosts are offered is written in [[offered]] tables, for all hosts of the site".to_owned();
+        return Err(ConfigError::Value { place, message });
+    }
     let hosts: Vec<_> = snapshot
         .hosts
         .into_iter()

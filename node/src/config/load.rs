@@ -10,6 +10,7 @@ use std::{
     ops::RangeInclusive,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -19,9 +20,10 @@ use broker::{
     ids::{HostId, MAX_ID_BYTES},
     ledger::{HostLedger, LedgerLimits},
     negotiation::NegotiationSettings,
+    offered::{Offered, Spans, SpansError},
     phases,
     schedule::Schedule,
-    time::{Millis, Span},
+    time::{Millis, Span, Time},
     trust::{Limits, OwnerPolicy},
     uplinks::unit_of,
 };
@@ -34,6 +36,7 @@ use super::{
     hosts::{self, OwnHost},
     layers::{self, Places},
     machine,
+    offered::{Calendar, too_many_spans},
     settings::{BatchSettings, LedgerSettings, PolicySettings, Settings},
     surroundings::Surroundings,
     tariffs::{Pricing, too_many_steps},
@@ -92,6 +95,8 @@ pub struct NodeConfig {
     pub remote: Option<RemoteConfig>,
     /// The machines that the site offers.
     pub hosts: Vec<OwnHost>,
+    /// When they are to be had; the spans of the policy are those of the present day.
+    pub calendar: Calendar,
     /// What they cost; their tariffs are those of the present day.
     pub pricing: Pricing,
     /// How requests are planned and negotiated when this node is their entry point.
@@ -110,6 +115,19 @@ impl NodeConfig {
     /// What the site's uplink carries, in Mbit/s; none when it sets no limit.
     pub fn uplink(&self) -> Option<Amount> {
         self.settings.uplink.map(Rate::mbps)
+    }
+
+    /// When, how long and how far ahead the hosts are to be had.
+    pub fn offered(&self) -> Offered {
+        self.policy.offered(Some(self.ledger.farthest_future))
+    }
+
+    /// The spans of the day of `now`.
+    ///
+    /// # Errors
+    /// [`SpansError`].
+    pub fn spans(&self, now: Time) -> Result<Option<Arc<Spans>>, SpansError> {
+        self.calendar.spans(reach_of(&self.policy, &self.ledger), now)
     }
 
     /// What the ledger has books of: the hosts with the owner's own work, and the uplink if it has a limit.
@@ -183,6 +201,7 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
     let machine_name = surroundings.host_name.as_deref().unwrap_or(&name);
     let mut hosts = hosts(&settings, places, machine_name, &data_dir)?;
     let pricing = pricing(&settings, places, &mut hosts)?;
+    let calendar = calendar(&settings, places)?;
     check_programs(&mut settings, places)?;
     check_runner(&settings, places)?;
     if let Some(contact) = &settings.contact {
@@ -197,6 +216,10 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
     settings.name = Some(name.clone());
     settings.activation.log = Some(activation_log.clone());
     check_batches(&settings.batch, places)?;
+    let ledger = ledger(&settings.ledger, settings.activation.early.unwrap_or(Span(0)), places)?;
+    let mut policy = policy(&settings.policy, places)?;
+    let spans = calendar.spans(reach_of(&policy, &ledger), Clock::start().now().utc);
+    policy.spans = spans.map_err(|error| places.wrong("offered", too_many_spans(&error)))?;
     Ok(NodeConfig {
         data_dir,
         name,
@@ -205,8 +228,9 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
         hosts,
         pricing,
         negotiation: negotiation(&settings, places)?,
-        ledger: ledger(&settings.ledger, settings.activation.early.unwrap_or(Span(0)), places)?,
-        policy: policy(&settings.policy, places)?,
+        ledger,
+        policy,
+        calendar,
         activation_log,
         search_path: surroundings.search_path.clone(),
         settings,
@@ -356,6 +380,17 @@ fn pricing(settings: &Settings, places: &Places, hosts: &mut [OwnHost]) -> Resul
     }
 }
 
+/// When hosts are offered.
+fn calendar(settings: &Settings, places: &Places) -> Result<Calendar, ConfigError> {
+    let tables = settings.offered.as_deref().unwrap_or_default();
+    Calendar::new(tables, places.written("offered").unwrap_or("offered"))
+}
+
+/// How far ahead that must be known.
+fn reach_of(policy: &OwnerPolicy, ledger: &LedgerLimits) -> Span {
+    policy.max_reach.unwrap_or(ledger.farthest_future).min(ledger.farthest_future)
+}
+
 fn longer(places: &Places, key: &str, value: Millis, than_key: &str, than: Millis) -> Result<(), ConfigError> {
     if value > than {
         return Ok(());
@@ -471,7 +506,7 @@ fn policy(settings: &PolicySettings, places: &Places) -> Result<OwnerPolicy, Con
         deny: settings.deny.clone(),
         max_duration: settings.max_duration,
         max_reach: settings.max_reach,
-        hours: settings.hours,
+        spans: None,
         user_share_percent: settings.user_share.iter().map(|(name, share)| (name.clone(), share.number())).collect(),
         site_share_percent: settings.site_share.map(Percent::number),
         limits: Limits {

@@ -61,7 +61,7 @@ impl PriceTable {
             ),
             ("hours", self.hours.map(|hours| text(&hours.written())), "When it holds. Default: all day."),
             ("days", self.days.as_ref().map(Days::written), "On which days its hours begin. Default: all."),
-            ("zone", self.zone.as_ref().map(|zone| text(&zone.0)), "Whose clock that is. Default: UTC."),
+            ("zone", self.zone.as_ref().map(Zone::written), "Whose clock that is. Default: UTC."),
             (
                 "conditions",
                 self.conditions.as_ref().map(|conditions| Value::Table(conditions_written(conditions))),
@@ -136,7 +136,8 @@ impl TryFrom<String> for Hours {
 }
 
 impl Hours {
-    fn written(self) -> String {
+    /// As it is read.
+    pub fn written(self) -> String {
         format!("{}-{}", clock_text(self.from_s), clock_text(self.until_s))
     }
 }
@@ -154,7 +155,8 @@ impl Days {
         self.0.get(weekday).copied().unwrap_or(false)
     }
 
-    fn written(&self) -> Value {
+    /// As they are read.
+    pub fn written(&self) -> Value {
         Value::Array((0..7).filter(|day| self.contain(*day)).map(|day| text(DAY_NAMES[day])).collect())
     }
 
@@ -200,6 +202,11 @@ impl Zone {
     /// Its clock.
     pub fn clock(&self) -> &TimeZone {
         &self.1
+    }
+
+    /// As it is read.
+    pub fn written(&self) -> Value {
+        text(&self.0)
     }
 }
 

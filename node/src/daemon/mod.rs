@@ -467,17 +467,17 @@ fn keep_up(
 ) -> Result<impl Future<Output = ()>, DaemonError> {
     let reload = reload_on_signal(upkeep.clone())?;
     Ok(async move {
-        tokio::join!(reload, renew_prices(upkeep, clock), batches);
+        tokio::join!(reload, renew(upkeep, clock), batches);
     })
 }
 
 /// Publishes the prices of one more day with every day.
-async fn renew_prices(upkeep: Arc<Upkeep>, clock: Clock) {
+async fn renew(upkeep: Arc<Upkeep>, clock: Clock) {
     let mut every = tokio::time::interval(RENEW_PRICES_EVERY);
     loop {
         every.tick().await;
         let (upkeep, now) = (upkeep.clone(), clock.now().utc);
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || upkeep.renew_prices(now)).await {
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || upkeep.renew(now)).await {
             warn!(%error, "the prices of the next days are not published; those of before stay in force");
         }
     }

@@ -3,22 +3,29 @@
 //! Invariant: a record is on disk before any later output leaves; the status that participants get changes after the write
 //! and before the messages.
 
-use std::{future::Future, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::{Future, ready},
+    sync::Arc,
+    time::Instant,
+};
 
 use broker::{
     demand::Demand,
     ids::SiteId,
     negotiation::{Event, Excluded, Found, Negotiation, Output, RequestRecord},
     phases::{Phase, PhaseStopwatch},
-    protocol::SiteRequest,
+    protocol::{SiteAnswer, SiteRequest, Standing},
     reason::CutCounts,
     time::{Millis, Now},
+    trust::Authorization,
 };
 use discovery::{
     Constraint, Discovery, Query,
     config::{FIND_TIMEOUT, SILENCE_REMEMBERED},
     identity::key_of_site,
 };
+use futures::{StreamExt as _, stream};
 use tokio::sync::{mpsc, watch};
 use tracing::{Instrument as _, debug, error, info};
 
@@ -45,6 +52,10 @@ pub const MAX_SCHEDULE_AGE: Millis = discovery::config::SCHEDULE_AGE_MAX;
 /// The same for a request that has met a conflict: what it knew was too old, so it asks the sites what is so now, rather
 /// than running into the next change that it has not received.
 const MAX_SCHEDULE_AGE_AFTER_CONFLICT: Millis = discovery::config::SCHEDULE_AGE_MAX_AFTER_CONFLICT;
+
+/// How long a site may take to say what it leaves to a user, and how many are asked at a time.
+const STANDING_TIMEOUT: Millis = Millis(1_000);
+const STANDINGS_AT_ONCE: usize = 32;
 
 /// What the tasks that coordinate requests share.
 #[derive(Clone)]
@@ -218,9 +229,13 @@ impl Task {
                 let has_met_conflict = self.negotiation.record().history.conflicts > 0;
                 let age_max = if has_met_conflict { MAX_SCHEDULE_AGE_AFTER_CONFLICT } else { MAX_SCHEDULE_AGE };
                 let metrics = self.requests.metrics().clone();
+                let authorization = self.negotiation.record().authorization.clone();
                 let look = async move {
                     let started = Instant::now();
-                    let found = coordinator.find(&demand, (count, enough), seed, exclude, age_max).await;
+                    let mut found = coordinator.find(&demand, (count, enough), seed, exclude, age_max).await;
+                    if let Some(authorization) = authorization {
+                        coordinator.ask_standings(&mut found, authorization).await;
+                    }
                     metrics.phase(Phase::Find, started.elapsed().as_secs_f64());
                     let _ = sender.send(Event::Found(found)).await;
                 };
@@ -279,6 +294,31 @@ impl Coordinator {
             return self.own_site.ask(request, duration(timeout)).await;
         }
         self.discovery.ask(site, request, timeout).await.map_err(|error| error.to_string())
+    }
+
+    /// Asks the sites of these hosts that say that they have rules about users what these leave to the user who has signed this: in
+    /// parallel, each once. Of one that does not answer in time nothing is known, and it decides of holds all the same.
+    pub async fn ask_standings(&self, found: &mut Found, authorization: Authorization) {
+        let asking = found.hosts.iter().filter(|host| host.offer.asks).map(|host| host.site.clone());
+        let sites: BTreeSet<SiteId> = asking.collect();
+        if sites.is_empty() {
+            return;
+        }
+        let authorization = Arc::new(authorization);
+        let ask = |site: SiteId| {
+            let question = SiteRequest::Standing(authorization.clone());
+            async move {
+                match self.ask(&site, question, STANDING_TIMEOUT).await {
+                    Ok(SiteAnswer::Standing(standing)) => Some((site, Arc::new(*standing))),
+                    _ => None,
+                }
+            }
+        };
+        let answers = stream::iter(sites).map(ask).buffer_unordered(STANDINGS_AT_ONCE).filter_map(ready);
+        let standings: BTreeMap<SiteId, Arc<Standing>> = answers.collect().await;
+        for host in &mut found.hosts {
+            host.standing = standings.get(&host.site).cloned();
+        }
     }
 
     /// Phase I, without sites that have not answered lately as long as there are enough others.

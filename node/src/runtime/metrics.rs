@@ -347,7 +347,7 @@ macro_rules! refusals {
 
         fn rule_of(reason: &RefusalReason) -> &'static str {
             match reason {
-                RefusalReason::NotAllowed(denial) => denial.rule.as_str(),
+                RefusalReason::NotAllowed(denial) | RefusalReason::NotOffered { denial, .. } => denial.rule.as_str(),
                 $($reason => $name,)*
             }
         }

@@ -140,7 +140,7 @@ impl Views {
         let (mut found, mut missing, mut uplinks) = (Found::default(), Vec::new(), Vec::new());
         let needs = wanted.host_needs();
         if !exclude.sites.contains(own.site()) {
-            let snapshot = own.snapshot(now);
+            let (snapshot, offer) = (own.snapshot(now), own.offered());
             uplinks.extend(own_uplink(own));
             found.quoting.extend(own.has_jobs_to_move().then(|| snapshot.site.clone()));
             let mut left = ClassesLeft::default();
@@ -152,7 +152,14 @@ impl Views {
                 let (site, host, version) = (snapshot.site.clone(), host.host().clone(), snapshot.version);
                 match needs.first_unmet(&site, &host) {
                     Some(unmet) => found.cut.add(unmet, 1),
-                    None => found.hosts.push(FoundHost { site, host, schedule, version }),
+                    None => found.hosts.push(FoundHost {
+                        site,
+                        host,
+                        schedule,
+                        version,
+                        offer: offer.clone(),
+                        standing: None,
+                    }),
                 }
             }
         }
@@ -181,7 +188,8 @@ impl Views {
                 } else if let Some(known) = fresh {
                     let schedule = known.schedules.next_of(&host, &mut left).into_owned();
                     let site = site.clone();
-                    found.hosts.push(FoundHost { site, host, schedule, version: known.version });
+                    let offer = view.advert().offer.clone();
+                    found.hosts.push(FoundHost { site, host, schedule, version: known.version, offer, standing: None });
                 } else {
                     found.without_schedule += 1;
                 }

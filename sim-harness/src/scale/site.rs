@@ -129,6 +129,7 @@ impl Site {
             quotes: false,
             addresses: addresses.iter().map(|address| format!("{address}/p2p/{id}")).collect(),
             features: Features::own(),
+            offer: Default::default(),
         };
         let payload = Payload::Advert(advert.clone());
         let shard = usize::from(index::head_of(&id)) % settings.shards;
@@ -210,7 +211,7 @@ impl Site {
     pub fn found_host(&self, host: usize, snapshot: &ScheduleSnapshot, left: &mut ClassesLeft) -> FoundHost {
         let host = self.hosts[host].0.clone();
         let (site, schedule) = (self.id.clone(), snapshot.schedules.next_of(&host, left).into_owned());
-        FoundHost { site, host, schedule, version: snapshot.version }
+        FoundHost { site, host, schedule, version: snapshot.version, offer: Default::default(), standing: None }
     }
 
     /// The ledger has changed. Returns when the site publishes that, unless it is going to publish anyway.

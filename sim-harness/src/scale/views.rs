@@ -99,7 +99,10 @@ impl Views<'_> {
         };
         let (site, host) = (self.sites[place.0].id.clone(), self.sites[place.0].hosts[place.1].0.clone());
         let schedule = known.schedules.next_of(&host, left).into_owned();
-        Ok((FoundHost { site, host, schedule, version: known.version }, Some(now - known.learnt)))
+        Ok((
+            FoundHost { site, host, schedule, version: known.version, offer: Default::default(), standing: None },
+            Some(now - known.learnt),
+        ))
     }
 
     /// What `node` believes of the site `about`; none when it knows nothing of it.

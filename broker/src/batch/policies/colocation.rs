@@ -122,11 +122,19 @@ impl Policy for Colocation {
             if let Some(what) = untreated(request, has_prices) {
                 return refused(format!("request {}: {what}", asked.id));
             }
+            let asks_nothing = request.demand().per_host().values().all(|amount| *amount == Amount::ZERO);
+            if asks_nothing && hosts.iter().any(|(_, host)| host.schedule.closed().is_some()) {
+                let what = "per_host: it asks for nothing, and owners do not offer their hosts at all times";
+                return refused(format!("request {}: {what}", asked.id));
+            }
             let needs = request.demand().host_needs();
             // One that is too large for every host is postponed.
             let is_out = |host: &&Candidate<'_>| {
                 let unmet = needs.first_unmet(host.site, host.host);
+                let (slowest, _) = range(request.demand());
+                let length = slowest.length(request.demand().length_on(host.host));
                 unmet.is_some_and(|unmet| !matches!(unmet, Unmet::Minimum(..)))
+                    || host.schedule.longest().is_some_and(|longest| length > longest)
             };
             if let Some(host) = hosts.iter().map(|(_, host)| host).find(is_out) {
                 return refused(format!(
@@ -242,14 +250,15 @@ fn problem(run: &Run<'_>, names: &[ResourceName], requests: &[usize]) -> Problem
     let speed = usable.first().map_or(Speed::REFERENCE, |(_, host)| host.host.speed);
     let capacity = |(_, candidate): &(usize, Candidate<'_>)| vector(&|name| amount_of(&candidate.host.capacity, name));
     let taken = |(_, candidate): &(usize, Candidate<'_>)| {
-        let occupancies = candidate.schedule.occupancies().flat_map(|(_, occupancy)| occupancy.steps());
-        let mut times: Vec<Time> = occupancies.map(|(time, _)| time).collect();
-        times.sort_unstable();
-        times.dedup();
+        let times = candidate.schedule.changes();
         let ends = times.iter().skip(1).copied().chain([Time(NEVER)]);
         let block = |(start, end): (&Time, Time)| {
             let moment = Window { start: *start, end: Time(start.0.saturating_add(1)) };
-            let needs = vector(&|name| candidate.schedule.peak(name, moment));
+            // What is used in full keeps out all that asks for anything.
+            let needs = match candidate.schedule.is_open(moment) {
+                true => vector(&|name| candidate.schedule.peak(name, moment)),
+                false => vector(&|_| Amount::MAX),
+            };
             Block { start: offset(*start), end: offset(end), needs }
         };
         times.iter().zip(ends).map(block).filter(|block| block.needs.iter().any(|need| *need > 0)).collect()
