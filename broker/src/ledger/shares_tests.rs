@@ -98,7 +98,10 @@ fn ask(ledger: &mut Ledger, now: Now, of: Ask, request: SiteRequest) -> SiteAnsw
 fn hold(ledger: &mut Ledger, now: Now, of: Ask) -> Result<Millis, Rule> {
     match ask(ledger, now, of, of.hold()) {
         SiteAnswer::Held { hold_for, .. } => Ok(hold_for),
-        SiteAnswer::Refused(Refusal { reason: RefusalReason::NotAllowed(denial), .. }) => Err(denial.rule),
+        SiteAnswer::Refused(Refusal {
+            reason: RefusalReason::NotAllowed(denial) | RefusalReason::NotOffered { denial, .. },
+            ..
+        }) => Err(denial.rule),
         other => panic!("{other:?}"),
     }
 }

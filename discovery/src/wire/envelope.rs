@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     check,
     encoding::{ADVERT_BYTES_MAX, UPDATE_BYTES_MAX, decode, encode},
+    offered,
     tariffs,
 };
 use crate::{

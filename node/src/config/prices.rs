@@ -346,6 +346,21 @@ mod tests {
     }
 
     #[test]
+    fn hours_are_read_as_they_are_shown() {
+        let read = |text: &str| Hours::try_from(text.to_owned());
+        for (text, shown) in
+            [("18:00-08:00", "18:00-08:00"), (" 8:30 - 17:05 ", "08:30-17:05"), ("00:00-24:00", "00:00-24:00")]
+        {
+            let hours = read(text).unwrap();
+            assert_eq!(hours.written(), shown);
+            assert_eq!(read(shown), Ok(hours));
+        }
+        for text in ["", "18-8", "18:00", "18:00-18:00", "18:60-08:00", "25:00-08:00", "24:00-08:00", "-1:00-08:00", "a:bc-1:00"] {
+            assert!(read(text).unwrap_err().contains("such as 08:00-18:00"), "{text}");
+        }
+    }
+
+    #[test]
     fn a_table_is_read_as_it_is_written() {
         let table = read(
             "hosts = [\"h1\"]\nhours = \"22:00-6:00\"\ndays = [\"fri-mon\", \"wed\"]\nzone = \"Europe/Berlin\"\nper_hour = { cpu = \"6\", \

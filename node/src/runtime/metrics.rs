@@ -232,7 +232,10 @@ impl Metrics {
                 self.refusals.get_or_create(&[("rule", rule_of(&refusal.reason))]).inc();
                 "refused"
             }
-            SiteAnswer::Booked { .. } | SiteAnswer::Found { .. } | SiteAnswer::Status { .. } => "told",
+            SiteAnswer::Booked { .. }
+            | SiteAnswer::Found { .. }
+            | SiteAnswer::Status { .. }
+            | SiteAnswer::Standing(_) => "told",
             SiteAnswer::Bookings { .. } => "bookings",
         };
         self.answers.get_or_create(&[("answer", kind)]).inc();
