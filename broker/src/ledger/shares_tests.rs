@@ -340,7 +340,8 @@ proptest! {
 
 #[test]
 fn who_is_denied_is_told_so_and_who_has_not_signed_is_told_nothing() {
-    let mut ledger = ledger_of(OwnerPolicy { deny: [testing::public(1).fingerprint()].into(), ..OwnerPolicy::default() }, 1);
+    let mut ledger =
+        ledger_of(OwnerPolicy { deny: [testing::public(1).fingerprint()].into(), ..OwnerPolicy::default() }, 1);
     let mut denial = |of: Ask, signed_for: &'static str| {
         let SiteRequest::Hold(held) = (Ask { node: signed_for, ..of }).hold() else { unreachable!() };
         match ask(&mut ledger, at(10), of, SiteRequest::Standing(held.authorization)) {

@@ -20,8 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     check,
     encoding::{ADVERT_BYTES_MAX, UPDATE_BYTES_MAX, decode, encode},
-    offered,
-    tariffs,
+    offered, tariffs,
 };
 use crate::{
     config::GridId,

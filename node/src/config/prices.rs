@@ -355,7 +355,17 @@ mod tests {
             assert_eq!(hours.written(), shown);
             assert_eq!(read(shown), Ok(hours));
         }
-        for text in ["", "18-8", "18:00", "18:00-18:00", "18:60-08:00", "25:00-08:00", "24:00-08:00", "-1:00-08:00", "a:bc-1:00"] {
+        for text in [
+            "",
+            "18-8",
+            "18:00",
+            "18:00-18:00",
+            "18:60-08:00",
+            "25:00-08:00",
+            "24:00-08:00",
+            "-1:00-08:00",
+            "a:bc-1:00",
+        ] {
             assert!(read(text).unwrap_err().contains("such as 08:00-18:00"), "{text}");
         }
     }

@@ -36,7 +36,7 @@ impl Rules {
 
 /// The rules of the owner of a site in force, beside those that hold for all.
 pub fn in_force(offered: Option<&Offered>, policy: OwnerPolicy) -> OwnerPolicy {
-    let Some(Offered { spans, longest, reach }) = offered.cloned() else { return policy };
+    let Some(Offered { spans, longest, reach, .. }) = offered.cloned() else { return policy };
     OwnerPolicy {
         spans,
         max_duration: [longest, policy.max_duration].into_iter().flatten().min(),
@@ -79,5 +79,6 @@ fn draw(random: &mut Xoshiro256PlusPlus, now: Time) -> Offered {
         spans: spans.ok().filter(|_| random.random_range(0..4) > 0),
         longest: one_of(random, &[None, None, Some(Span(500)), Some(Span(5_000))]),
         reach: one_of(random, &[None, None, Some(Span(4_000))]),
+        asks: false,
     }
 }
