@@ -83,7 +83,6 @@ pub(crate) enum Command {
         peer: PeerId,
         reply: Reply,
     },
-    Connect(Vec<(PeerId, Vec<Multiaddr>)>),
     Blame(PeerId, Offence),
     Renew,
     CheckMembers,

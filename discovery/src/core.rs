@@ -10,7 +10,7 @@ use broker::{
     protocol::{LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     time::Millis,
 };
-use libp2p::{Multiaddr, PeerId, kad::RecordKey};
+use libp2p::{PeerId, kad::RecordKey};
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     time,
@@ -54,11 +54,6 @@ impl Core {
     ) -> Core {
         let lookups = Arc::new(Semaphore::new(shared.config.limits.dht_lookups_max));
         Core { shared, commands, inbound, schedules, lookups }
-    }
-
-    /// Opens connections to peers, at these addresses. A hint: a full queue means that the swarm has more urgent work.
-    pub(crate) fn connect(&self, peers: Vec<(PeerId, Vec<Multiaddr>)>) {
-        let _ = self.commands.try_send(Command::Connect(peers));
     }
 
     /// Opens a stream to test the link to a connected peer.

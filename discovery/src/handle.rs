@@ -14,7 +14,7 @@ use broker::{
     protocol::{ScheduleUpdate, SiteAnswer, SiteRequest},
     time::Millis,
 };
-use libp2p::{Multiaddr, PeerId};
+use libp2p::Multiaddr;
 
 use crate::{
     admission::Ban,
@@ -24,7 +24,7 @@ use crate::{
     dht::find::{Finder, Found, Query},
     direct::reachability::{self, Reachability},
     dissemination::outbox::Offer,
-    identity::{peer_of_site, site_of_peer},
+    identity::site_of_peer,
     link::{LinkError, LinkSpeed, Links},
     membership::Badge,
     run::{RunError, RunStream, Runs},
@@ -160,8 +160,8 @@ impl Discovery {
         shared.outbox_changed.notify_one();
     }
 
-    /// Finds hosts for a query: a sample of `query.count` fitting hosts with current schedules. The same view, query and
-    /// seed give the same sample.
+    /// Finds hosts for a query: all that are known with a schedule, and of others a sample of `query.count`, whose schedules are asked for.
+    /// The same view, query and seed give the same sample.
     pub async fn find(&self, query: Query, seed: u64) -> Found {
         self.finder.find(query, seed).await
     }
@@ -180,20 +180,6 @@ impl Discovery {
     /// [`AskError`] when the site does not give them.
     pub async fn fetch_schedule(&self, site: &SiteId, timeout: Millis) -> Result<(), AskError> {
         self.core.fetch_schedule(site, timeout).await
-    }
-
-    /// Opens connections to sites that will be asked soon. A hint: what cannot be done now is left to the request.
-    pub fn prepare(&self, sites: impl IntoIterator<Item = SiteId>) {
-        let shared = self.core.shared();
-        let peers: Vec<(PeerId, Vec<Multiaddr>)> = sites
-            .into_iter()
-            .take(PREPARE_MAX)
-            .filter(|site| site != shared.site() && !shared.is_connected(site))
-            .filter_map(|site| Some((peer_of_site(&site)?, shared.addresses_of(&site))))
-            .collect();
-        if !peers.is_empty() {
-            self.core.connect(peers);
-        }
     }
 
     /// Call it when this node's list of revocations has changed: sites that no longer belong leave
@@ -301,6 +287,3 @@ impl Discovery {
         self.core.leave().await;
     }
 }
-
-/// Most sites prepared in one call; a plan has fewer, and a dial costs 3 to 4 ms.
-const PREPARE_MAX: usize = 256;

@@ -89,7 +89,7 @@ pub struct HostView {
     /// The host.
     pub host: Host,
     /// Its schedule.
-    pub schedule: Schedule,
+    pub schedule: Arc<Schedule>,
     /// The site's ledger version that the schedule shows.
     pub version: LedgerVersion,
     /// How long ago it was last confirmed.
@@ -224,7 +224,7 @@ impl SharedView {
         let entry = self.sites.get(site)?;
         let known = schedules(&entry.view)?;
         let host = entry.view.advert().hosts.get(host)?;
-        let schedule = known.schedules.next_of(&host, left).into_owned();
+        let schedule = known.schedules.next_of(&host, left);
         Some(HostView { host, schedule, version: known.version, age: now - known.learnt })
     }
 

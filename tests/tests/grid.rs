@@ -18,6 +18,8 @@ mod classes;
 mod documents;
 #[path = "grid/each.rs"]
 mod each;
+#[path = "grid/earliest.rs"]
+mod earliest;
 #[path = "grid/files.rs"]
 mod files;
 #[path = "grid/kills.rs"]

@@ -1,10 +1,10 @@
 //! The hosts that phase I found, as discovery knows them.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use crate::{
-    host::Host, ids::SiteId, protocol::LedgerVersion, reason::CutCounts, schedule::Schedule, time::Time,
-    uplinks::Uplinks,
+    host::Host, ids::SiteId, phases::Settings, protocol::LedgerVersion, reason::CutCounts, schedule::Schedule,
+    time::Time, uplinks::Uplinks,
 };
 
 /// A host that phase I found, with its schedule as known.
@@ -14,8 +14,8 @@ pub struct FoundHost {
     pub site: SiteId,
     /// The host.
     pub host: Host,
-    /// Its schedule.
-    pub schedule: Schedule,
+    /// Its schedule, shared with the view that it comes from.
+    pub schedule: Arc<Schedule>,
     /// The site's version that the schedule shows.
     pub version: LedgerVersion,
 }
@@ -49,7 +49,7 @@ pub(super) fn offered<'s>(
 /// The answer of phase I.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
-    /// Hosts that satisfy the minima and attributes, whatever their schedules.
+    /// Hosts that satisfy the minima and attributes, whatever their schedules: all that are known with a schedule.
     pub hosts: Vec<FoundHost>,
     /// The links of their sites, with what was used of them no earlier than the schedules show; only for a demand with traffic.
     pub uplinks: Uplinks,
@@ -59,11 +59,24 @@ pub struct Found {
     pub known_hosts: usize,
     /// Hosts that fit, but whose schedules could not be fetched.
     pub without_schedule: usize,
+    /// Hosts that fit and were not looked at: their schedules are not known, and were not asked for.
+    pub left_out: usize,
     /// What each constraint cut.
     pub cut: CutCounts,
 }
 
 impl Found {
+    /// How many times as many hosts as seats to ask for when these give no plan, after `m` times as many, which were `asked`; none when all
+    /// that can be known was looked at, or asked often enough.
+    #[must_use]
+    pub fn next_m(&self, m: u32, asked: usize, settings: &Settings) -> Option<u32> {
+        if self.left_out > 0 {
+            return settings.next_m(m);
+        }
+        // There may be more beyond what is known.
+        Some(settings.m_max).filter(|most| *most > m && self.hosts.len() >= asked)
+    }
+
     /// The schedules of its hosts with what their owners do not promise to anybody who asks at `now`.
     #[must_use]
     pub fn offered(&self, now: Time) -> Vec<Cow<'_, Schedule>> {

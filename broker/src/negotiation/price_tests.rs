@@ -51,7 +51,7 @@ impl Run {
                 speed: Speed::REFERENCE,
                 tariff: tariff(*price),
             };
-            FoundHost { site: site(name), host, schedule, version: version(0) }
+            FoundHost { site: site(name), host, schedule: schedule.into(), version: version(0) }
         };
         let (hosts, uplinks) = (sites.iter().map(host).collect(), Default::default());
         let found = Found {

@@ -188,6 +188,7 @@ fn query(count: usize) -> Query {
         enough: count,
         demand: demand(RequestDocument { per_host: amounts(1000), ..RequestDocument::default() }),
         max_schedule_age: Millis(60_000),
+        ask_after: Millis(60_000),
         timeout: Millis(5_000),
         exclude: Default::default(),
     }

@@ -39,6 +39,9 @@ pub struct RoundView {
     pub found_hosts: usize,
     pub known_hosts: usize,
     pub without_schedule: usize,
+    /// Hosts that fit, and whose schedules are not known and were not asked for.
+    #[serde(default)]
+    pub left_out: usize,
     pub cut: Vec<CutView>,
     /// `planned` or `rejected`.
     pub outcome: String,
@@ -106,6 +109,7 @@ fn round_view(round: &Round, name_of: &impl Fn(&SiteId) -> String) -> RoundView 
         found_hosts: round.found_hosts,
         known_hosts: round.known_hosts,
         without_schedule: round.without_schedule,
+        left_out: round.left_out,
         cut: cut_view(&round.cut),
         outcome: outcome.to_owned(),
         start,

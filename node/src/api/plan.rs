@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 use super::{
     extract::Body,
     problem::Problem,
-    request_view::ReasonView,
+    request_view::{ReasonView, is_zero},
     requests::{read_request, wrong_request},
     schema,
     state::ApiState,
@@ -76,6 +76,9 @@ pub struct AllocatedPlan {
     pub cost: Cost,
     /// Hosts that were looked at.
     pub hosts_seen: usize,
+    /// Hosts that fit and were not, since their schedules are not known; left out when there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hosts_left_out: usize,
     pub hosts: Vec<PlannedHost>,
     pub efficiency: f64,
     pub efficiency_bound: f64,
@@ -101,6 +104,9 @@ pub struct RejectedPlan {
     pub reason: ReasonView,
     /// Hosts that were looked at.
     pub hosts_seen: usize,
+    /// Hosts that fit and were not, since their schedules are not known; left out when there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hosts_left_out: usize,
     pub start_proven: bool,
     pub phases_us: BTreeMap<String, f64>,
     pub schedules: Vec<UsedSchedule>,
@@ -182,21 +188,19 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
         stopwatch.stop();
         let plan = || plan_best(jobs, &candidates, effort, seed, &mut stopwatch);
         let outcome = state.coordinator.planning.look(candidates.len(), plan).await;
-        let is_everything = wanted.candidates().is_some() || found.hosts.len() < count;
-        match (outcome, settings.next_m(multiplier).filter(|_| !is_everything)) {
-            (PlanOutcome::Rejected(_), Some(next)) => {
-                stopwatch.enter(Phase::Find);
-                multiplier = next;
-            }
-            (outcome, _) => {
-                let names = Phase::ALL.into_iter().map(Phase::name);
-                let phases_us = names.zip(stopwatch.stop()).filter(|(name, _)| *name != Phase::Reserve.name());
-                let phases_us = phases_us.map(|(name, us)| (name.to_owned(), us)).collect();
-                let schedules = used_schedules(&state, candidates.iter().map(|candidate| candidate.site));
-                let plan = live_plan(&state, &request, outcome, phases_us, candidates.len());
-                return Ok(Json(plan.with_schedules(schedules)));
-            }
+        if matches!(outcome, PlanOutcome::Rejected(_))
+            && let Some(next) = found.next_m(multiplier, count, &settings).filter(|_| wanted.candidates().is_none())
+        {
+            stopwatch.enter(Phase::Find);
+            multiplier = next;
+            continue;
         }
+        let names = Phase::ALL.into_iter().map(Phase::name);
+        let phases_us = names.zip(stopwatch.stop()).filter(|(name, _)| *name != Phase::Reserve.name());
+        let phases_us = phases_us.map(|(name, us)| (name.to_owned(), us)).collect();
+        let schedules = used_schedules(&state, candidates.iter().map(|candidate| candidate.site));
+        let hosts = (candidates.len(), found.left_out + found.without_schedule);
+        return Ok(Json(live_plan(&state, &request, outcome, phases_us, hosts).with_schedules(schedules)));
     }
 }
 
@@ -211,13 +215,13 @@ impl LivePlan {
     }
 }
 
-/// What came of planning a request on so many hosts.
+/// What came of planning a request on so many hosts, while so many that fit were left out.
 pub fn live_plan(
     state: &ApiState,
     request: &Request,
     outcome: PlanOutcome,
     phases_us: BTreeMap<String, f64>,
-    hosts_seen: usize,
+    (hosts_seen, hosts_left_out): (usize, usize),
 ) -> LivePlan {
     let (id, schedules) = (request.id().cloned(), Vec::new());
     match outcome {
@@ -231,6 +235,7 @@ pub fn live_plan(
             objective: plan.objective,
             cost: plan.cost(),
             hosts_seen,
+            hosts_left_out,
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
             start_proven: plan.start_proven,
@@ -255,6 +260,7 @@ pub fn live_plan(
             id,
             reason: ReasonView::of(&rejection.reason),
             hosts_seen,
+            hosts_left_out,
             start_proven: rejection.start_proven,
             phases_us,
             schedules,

@@ -33,6 +33,12 @@ use crate::{
 /// So long after its start the coordinator of a reservation that may wait has heard whether it does.
 const WAIT_TOLD_IN: Span = Span(5);
 
+/// Whether a number is left out where it is written.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+pub fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 /// A request at its entry point; `docs/api.md` says what its keys mean.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RequestView {
@@ -193,6 +199,9 @@ pub struct ReservationView {
     pub price: Option<String>,
     /// Hosts that the last round of planning looked at.
     pub hosts_seen: Option<usize>,
+    /// Hosts that fit, and that it did not look at, since their schedules are not known; left out when there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hosts_left_out: usize,
     pub efficiency: f64,
     pub efficiency_bound: f64,
     pub start_proven: bool,
@@ -287,6 +296,7 @@ impl RequestView {
             cost: plan.cost(),
             price: record.request.budget().and_then(|budget| price_text(plan, Some(budget), round_of(record, plan))),
             hosts_seen: round_of(record, plan).map(|round| round.found_hosts),
+            hosts_left_out: round_of(record, plan).map_or(0, |round| round.left_out + round.without_schedule),
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
             start_proven: plan.start_proven,

@@ -33,8 +33,6 @@ use super::{
 };
 use crate::entry::driver;
 
-/// Most hosts looked at.
-const HOSTS_MAX: usize = 20_000;
 /// Most points of the front.
 const FRONT_MAX: usize = 100;
 /// Most steps of the profile.
@@ -190,7 +188,7 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
         (_, None) => {}
     }
     let seed = rand::random();
-    let counts = (HOSTS_MAX, request.seats_max());
+    let counts = (discovery::dht::find::HOSTS_MAX, request.seats_max());
     let age_max = driver::MAX_SCHEDULE_AGE;
     let found = driver::find(&state.discovery, &request.widest(), counts, seed, Excluded::default(), age_max).await;
     let effort = request.effort().unwrap_or(settings.effort);
@@ -261,7 +259,7 @@ impl Question<'_> {
             until: self.window.1,
             known_hosts: found.known_hosts,
             matching_hosts: candidates.len(),
-            without_schedule: found.without_schedule,
+            without_schedule: found.without_schedule + found.left_out,
             schedules: used_schedules(state, candidates.iter().map(|candidate| candidate.site)),
         }
     }

@@ -117,9 +117,10 @@ settings! {
     pub struct PlannerSettings {
         /// Planning effort for requests that ask for none: fast, balanced or thorough.
         effort: Effort = phases::Settings::default().effort, "EFFORT";
-        /// Hosts looked at first, as a multiple of those asked (M_init).
+        /// Of hosts whose schedules are not known so many are asked for them first, as a multiple of the hosts of the request (M_init).
+        /// Those whose schedules are known are all planned on.
         m_init: u32 = phases::Settings::default().m_init, "M";
-        /// Hosts looked at most, as a multiple of those asked (M_max).
+        /// The same at most (M_max).
         m_max: u32 = phases::Settings::default().m_max, "M";
         /// How far behind the earliest start the latest one is, when a request names none.
         default_reach: Span = phases::Settings::default().default_reach, "DURATION";

@@ -3,7 +3,7 @@
 //! Invariant: a record is on disk before any later output leaves; the status that participants get changes after the write
 //! and before the messages.
 
-use std::{future::Future, sync::Arc, time::Instant};
+use std::{collections::BTreeSet, future::Future, sync::Arc, time::Instant};
 
 use broker::{
     demand::Demand,
@@ -216,11 +216,11 @@ impl Task {
                 let demand = self.negotiation.wanted().clone();
                 let (coordinator, sender) = (self.coordinator.clone(), self.sender.clone());
                 let has_met_conflict = self.negotiation.record().history.conflicts > 0;
-                let age_max = if has_met_conflict { MAX_SCHEDULE_AGE_AFTER_CONFLICT } else { MAX_SCHEDULE_AGE };
+                let ask_after = if has_met_conflict { MAX_SCHEDULE_AGE_AFTER_CONFLICT } else { MAX_SCHEDULE_AGE };
                 let metrics = self.requests.metrics().clone();
                 let look = async move {
                     let started = Instant::now();
-                    let found = coordinator.find(&demand, (count, enough), seed, exclude, age_max).await;
+                    let found = coordinator.find(&demand, (count, enough), seed, exclude, ask_after).await;
                     metrics.phase(Phase::Find, started.elapsed().as_secs_f64());
                     let _ = sender.send(Event::Found(found)).await;
                 };
@@ -288,34 +288,35 @@ impl Coordinator {
         (count, enough): (usize, usize),
         seed: u64,
         exclude: Excluded,
-        age_max: Millis,
+        ask_after: Millis,
     ) -> Found {
         let silent = self.discovery.silent_sites(SILENCE_REMEMBERED);
         if !silent.is_subset(&exclude.sites) {
             let sites = exclude.sites.union(&silent).cloned().collect();
             let without = Excluded { sites, ..exclude.clone() };
-            let found = find(&self.discovery, demand, (count, enough), seed, without, age_max).await;
+            let found = find(&self.discovery, demand, (count, enough), seed, without, ask_after).await;
             if found.hosts.len() >= enough {
                 return found;
             }
         }
-        find(&self.discovery, demand, (count, enough), seed, exclude, age_max).await
+        find(&self.discovery, demand, (count, enough), seed, exclude, ask_after).await
     }
 }
 
-/// Phase I through discovery, in the planner's words, on schedules that were confirmed within `age_max`.
+/// Phase I through discovery, in the planner's words. Some of the hosts whose schedules were confirmed longer ago than `ask_after` are
+/// asked.
 pub async fn find(
     discovery: &Discovery,
     demand: &Demand,
     (count, enough): (usize, usize),
     seed: u64,
     exclude: Excluded,
-    age_max: Millis,
+    ask_after: Millis,
 ) -> Found {
-    let query =
-        Query { count, enough, demand: demand.clone(), max_schedule_age: age_max, timeout: FIND_TIMEOUT, exclude };
+    let (demand, max_schedule_age, timeout) = (demand.clone(), MAX_SCHEDULE_AGE, FIND_TIMEOUT);
+    let query = Query { count, enough, demand, max_schedule_age, ask_after, timeout, exclude };
+    let demand = query.demand.clone();
     let found = discovery.find(query, seed).await;
-    discovery.prepare(found.hosts.iter().map(|host| host.site.clone()));
     let mut cut = CutCounts::default();
     for (constraint, hosts) in found.cut {
         // Sites that this request leaves out are reported with the attempts that they failed in.
@@ -323,9 +324,9 @@ pub async fn find(
             cut.add(unmet, hosts as u64);
         }
     }
-    let sites = found.hosts.iter().map(|host| &host.site).filter(|_| demand.traffic().is_some());
-    let uplinks = discovery.view().uplinks(sites);
-    let quoting = discovery.view().quoting(found.hosts.iter().map(|host| &host.site));
-    let (known_hosts, without_schedule) = (found.known_hosts, found.without_schedule);
-    Found { hosts: found.hosts, uplinks, quoting, known_hosts, without_schedule, cut }
+    let sites: BTreeSet<&SiteId> = found.hosts.iter().map(|host| &host.site).collect();
+    let uplinks = discovery.view().uplinks(sites.iter().copied().filter(|_| demand.traffic().is_some()));
+    let quoting = discovery.view().quoting(sites);
+    let discovery::Found { hosts, known_hosts, without_schedule, left_out, .. } = found;
+    Found { hosts, uplinks, quoting, known_hosts, without_schedule, left_out, cut }
 }

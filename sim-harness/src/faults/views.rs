@@ -148,7 +148,7 @@ impl Views {
             left_out.for_each(|host| snapshot.schedules.pass_over(host, &mut left));
             for host in own.hosts().filter(|host| !is_left_out(own.site(), host.host())) {
                 found.known_hosts += 1;
-                let schedule = snapshot.schedules.next_of(host.host(), &mut left).into_owned();
+                let schedule = snapshot.schedules.next_of(host.host(), &mut left);
                 let (site, host, version) = (snapshot.site.clone(), host.host().clone(), snapshot.version);
                 match needs.first_unmet(&site, &host) {
                     Some(unmet) => found.cut.add(unmet, 1),
@@ -179,7 +179,7 @@ impl Views {
                 if let Some(unmet) = needs.first_unmet(site, &host) {
                     found.cut.add(unmet, 1);
                 } else if let Some(known) = fresh {
-                    let schedule = known.schedules.next_of(&host, &mut left).into_owned();
+                    let schedule = known.schedules.next_of(&host, &mut left);
                     let site = site.clone();
                     found.hosts.push(FoundHost { site, host, schedule, version: known.version });
                 } else {

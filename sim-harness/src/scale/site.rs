@@ -209,7 +209,7 @@ impl Site {
     /// A host with its schedule in a snapshot of this site's ledger.
     pub fn found_host(&self, host: usize, snapshot: &ScheduleSnapshot, left: &mut ClassesLeft) -> FoundHost {
         let host = self.hosts[host].0.clone();
-        let (site, schedule) = (self.id.clone(), snapshot.schedules.next_of(&host, left).into_owned());
+        let (site, schedule) = (self.id.clone(), snapshot.schedules.next_of(&host, left));
         FoundHost { site, host, schedule, version: snapshot.version }
     }
 

@@ -98,7 +98,7 @@ function wanted({ request, user, extends: extends_, submitted_ms: submitted, ela
 
 function history(why, request) {
   const rounds = why.rounds.map((round, index) => [
-    number(index + 1), `${round.found_hosts} of ${round.asked_hosts} wanted, ${round.known_hosts} known`,
+    number(index + 1), `${round.found_hosts} fit and have a schedule, ${round.known_hosts} known`,
     round.cut.map((cut) => `${cut.constraint}: ${cut.hosts}`).join(", "),
     round.start === null ? round.detail : `planned for ${time(round.start)}`]);
   const tries = why.attempts.flatMap((attempt) => attempt.sites.map((site) => [
