@@ -1,13 +1,18 @@
-//! Features: what the program of a site can do, by short names that its advert carries.
+//! Features: what the program of a site can do and what its owner lets it do for users, by short names that its advert carries.
 //!
 //! Some a request needs: a site that lacks one of them would refuse it, so its hosts are not even looked at. Others only say which
-//! messages a site understands. Invariant: what this program says of itself ([`Features::own`]) is all that any request it can read needs.
+//! messages a site understands. Invariant: what this program says of itself ([`Features::own`]) is all that any request it can read needs
+//! of a program; what an owner allows is added ([`Features::allowing`]).
 
 use std::{borrow::Borrow, collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
-use crate::demand::Demand;
+use crate::{
+    demand::Demand,
+    needs::{ImageName, Lack, Need},
+};
 
 /// Longest name of a feature, in bytes.
 pub const FEATURE_BYTES_MAX: usize = 32;
@@ -28,6 +33,24 @@ const SCALE_1: &str = "scale/1";
 
 /// What this program can do.
 const OWN: &[&str] = &[REQUESTS_1, SHAPES_1, LINKS_1, SCALE_1, SLACK_1];
+
+/// Commands of users are run.
+const RUN_1: &str = "run/1";
+/// They have the network.
+const NETWORK_1: &str = "network/1";
+
+/// Most images of one site.
+pub const IMAGES_MAX: usize = 1024;
+/// Most bytes of the names of images that are told; of more, numbers are.
+const IMAGE_NAMES_BYTES_MAX: usize = 4096;
+
+/// What an owner's permission for commands is called.
+fn feature_of(need: Need) -> &'static str {
+    match need {
+        Need::Run => RUN_1,
+        Need::Network => NETWORK_1,
+    }
+}
 
 /// Whether a request uses something that a feature stands for.
 type IsUsed = fn(&Demand) -> bool;
@@ -81,9 +104,82 @@ impl Borrow<str> for Feature {
     }
 }
 
+/// The images that containers of a site are made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Images {
+    /// Their names.
+    Named(BTreeSet<ImageName>),
+    /// Where their names are long together: numbers made of them, of which two may be the same.
+    Numbered(BTreeSet<u64>),
+}
+
+impl Default for Images {
+    fn default() -> Images {
+        Images::Named(BTreeSet::new())
+    }
+}
+
+impl Images {
+    /// These, as an advert tells them.
+    #[must_use]
+    pub fn of(names: BTreeSet<ImageName>) -> Images {
+        let bytes: usize = names.iter().map(|name| name.as_str().len()).sum();
+        if bytes <= IMAGE_NAMES_BYTES_MAX {
+            return Images::Named(names);
+        }
+        Images::Numbered(names.iter().map(number_of).collect())
+    }
+
+    /// Whether there is none: commands run without one.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Images::Named(names) => names.len(),
+            Images::Numbered(numbers) => numbers.len(),
+        }
+    }
+
+    /// Whether this one may be among them.
+    #[must_use]
+    pub fn may_have(&self, image: &ImageName) -> bool {
+        match self {
+            Images::Named(names) => names.contains(image),
+            Images::Numbered(numbers) => numbers.contains(&number_of(image)),
+        }
+    }
+
+    /// Whether they are as [`Images::of`] makes them: not too many, and their names short together.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        let bytes = match self {
+            Images::Named(names) => names.iter().map(|name| name.as_str().len()).sum(),
+            Images::Numbered(_) => 0,
+        };
+        self.len() <= IMAGES_MAX && bytes <= IMAGE_NAMES_BYTES_MAX
+    }
+}
+
+/// The first eight bytes of SHA-256 of a name.
+fn number_of(image: &ImageName) -> u64 {
+    let hash = Sha256::digest(image.as_str());
+    hash.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
+}
+
 /// The features of a site, in order; at most [`FEATURES_MAX`] in an advert that was checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Features(BTreeSet<Feature>);
+#[serde(transparent)]
+pub struct Features {
+    names: BTreeSet<Feature>,
+    /// Written apart, since a reader need not know them.
+    #[serde(skip)]
+    images: Images,
+}
 
 impl Features {
     /// Those of this program.
@@ -98,34 +194,63 @@ impl Features {
         needed_by(demand, NEEDS)
     }
 
+    /// These, and what an owner allows of commands; those of containers only where there are images.
+    #[must_use]
+    pub fn allowing(mut self, needs: impl IntoIterator<Item = Need>, images: Images) -> Features {
+        self.names.extend(needs.into_iter().filter_map(|need| Feature::try_from(feature_of(need).to_owned()).ok()));
+        self.images = images;
+        self
+    }
+
+    /// The images that commands run in; where there are some, none runs without one.
+    #[must_use]
+    pub fn images(&self) -> &Images {
+        &self.images
+    }
+
+    /// The same with these images.
+    pub fn set_images(&mut self, images: Images) {
+        self.images = images;
+    }
+
     /// The first of the `needed` ones that is not among these.
     #[must_use]
     pub fn lacks<'a>(&self, needed: &'a Features) -> Option<&'a Feature> {
-        needed.0.iter().find(|feature| !self.0.contains(*feature))
+        needed.names.iter().find(|feature| !self.names.contains(*feature))
+    }
+
+    /// Whether this is what they lack.
+    #[must_use]
+    pub fn deny(&self, lack: &Lack) -> bool {
+        match lack {
+            Lack::Need(need) => !self.contains(feature_of(*need)),
+            Lack::WithoutImage => !self.images.is_empty(),
+            Lack::Image(image) => !self.images.may_have(image),
+        }
     }
 
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.names.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.names.is_empty()
     }
 
     /// Whether the feature of this name is among them.
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
-        self.0.contains(name)
+        self.names.contains(name)
     }
 }
 
 impl FromIterator<Feature> for Features {
     fn from_iter<T: IntoIterator<Item = Feature>>(features: T) -> Features {
-        Features(features.into_iter().collect())
+        Features { names: features.into_iter().collect(), images: Images::default() }
     }
 }
 
@@ -163,6 +288,52 @@ mod tests {
         for (name, _) in NEEDS {
             assert!(Features::own().contains(name), "{name}");
         }
+    }
+
+    #[test]
+    fn a_site_is_left_out_for_the_first_thing_that_its_owner_does_not_allow() {
+        let denied_by = |features: &Features, keys: &str| {
+            let demand = demand(&format!(r#"{{"hosts":1,"duration":1{keys}}}"#));
+            demand.needs().lacks().find(|lack| features.deny(lack))
+        };
+        let image = |name: &str| ImageName::try_from(name.to_owned()).unwrap();
+        let images = |names: &[&str]| Images::of(names.iter().map(|name| image(name)).collect());
+        let closed = Features::own();
+        let plain = Features::own().allowing([Need::Run], Images::default());
+        let open = Features::own().allowing([Need::Run, Need::Network], Images::default());
+        let boxed = Features::own().allowing([Need::Run], images(&["a:1", "b"]));
+        let of_image = |name: &str| Some(Lack::Image(image(name)));
+        let [run, network] = [Need::Run, Need::Network].map(|need| Some(Lack::Need(need)));
+        for (keys, expected) in [
+            ("", [None, None, None, None]),
+            (r#","needs":["run"]"#, [run.clone(), None, None, Some(Lack::WithoutImage)]),
+            (r#","needs":["network"]"#, [network.clone(), network.clone(), None, network.clone()]),
+            (r#","needs":["network","run"]"#, [run.clone(), network.clone(), None, network.clone()]),
+            (r#","image":"b""#, [of_image("b"), of_image("b"), of_image("b"), None]),
+            (r#","needs":["run"],"image":"b""#, [run.clone(), of_image("b"), of_image("b"), None]),
+            (r#","needs":["run"],"image":"c""#, [run, of_image("c"), of_image("c"), of_image("c")]),
+        ] {
+            let denied = [&closed, &plain, &open, &boxed].map(|features| denied_by(features, keys));
+            assert_eq!(denied, expected, "{keys}");
+        }
+        let demand = demand(r#"{"hosts":1,"duration":1,"needs":["run"]}"#);
+        assert_eq!(closed.lacks(&Features::needed_by(&demand)), None, "a program that reads it can serve it");
+    }
+
+    #[test]
+    fn many_images_are_told_by_numbers_and_those_who_make_up_more_are_noticed() {
+        let names = |count: usize| -> BTreeSet<ImageName> {
+            let name = |number| format!("registry.example.org/group/image-{number}:1");
+            (0..count).map(|number| ImageName::try_from(name(number)).unwrap()).collect()
+        };
+        for (count, is_named) in [(0, true), (10, true), (IMAGES_MAX, false)] {
+            let (names, images) = (names(count), Images::of(names(count)));
+            assert_eq!((matches!(images, Images::Named(_)), images.len()), (is_named, count));
+            assert!(images.is_bounded() && names.iter().all(|name| images.may_have(name)));
+            assert!(!images.may_have(&ImageName::try_from("other".to_owned()).unwrap()));
+        }
+        assert!(!Images::Named(names(IMAGES_MAX)).is_bounded());
+        assert!(!Images::Numbered((0..=IMAGES_MAX as u64).collect()).is_bounded());
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub mod uplinks;
 pub mod view;
 
 pub use model::{
-    amount, classes, cost, demand, host, ids, plan, reason, request, resources, scale, shapes, tariff, time, traffic,
-    variant,
+    amount, classes, cost, demand, host, ids, needs, offered, plan, reason, request, resources, scale, shapes, tariff,
+    time, traffic, variant,
 };
 pub use phases::availability;

@@ -262,7 +262,7 @@ impl OfflinePlanner {
     /// [`Reason::WindowPassed`] when there is none.
     pub(crate) fn starts(&self, request: &Request) -> Result<(Time, Time), Reason> {
         request.starts(Time::ZERO, self.settings.default_reach).map_err(|error| match error {
-            RequestError::WindowEndsBeforeStart { earliest, latest, .. } => Reason::WindowPassed { latest, earliest },
+            RequestError::WindowPassed { now, latest, .. } => Reason::WindowPassed { latest, earliest: now },
             // Nothing else can be wrong with the window of a checked request.
             _ => Reason::WindowPassed { latest: Time::ZERO, earliest: Time::ZERO },
         })
@@ -278,10 +278,15 @@ impl OfflinePlanner {
         self.hosts.iter().map(candidate)
     }
 
-    /// The plan at this start on exactly these of [`OfflinePlanner::candidates`], if they serve the request then.
+    /// Whether any host has a price.
+    pub(crate) fn has_prices(&self) -> bool {
+        self.hosts.iter().any(|host| !host.host.tariff.prices.is_empty())
+    }
+
+    /// The plan at this start on exactly these of [`OfflinePlanner::candidates`], if they serve the request then, whatever that costs.
     pub(crate) fn plan_at(&self, request: &Request, start: Time, hosts: &[usize]) -> Option<Plan> {
         let chosen: Vec<Candidate<'_>> = hosts.iter().map(|index| candidate(&self.hosts[*index])).collect();
-        let job = Job::of(request, (start, start));
+        let job = Job { budget: None, ..Job::of(request, (start, start)) };
         plan_on(&Job { asked_at: self.asked_at, uplinks: &self.uplinks, ..job }, &chosen, start)
     }
 
@@ -299,7 +304,7 @@ impl OfflinePlanner {
             let amounts = if demand.is_exclusive() { &candidate.host.capacity } else { &least };
             let window = Window::starting(start, demand.length_on(candidate.host));
             request.window().deadline.is_none_or(|deadline| window.end <= deadline)
-                && candidate.schedule.admits(&candidate.host.capacity, window, amounts).is_ok()
+                && candidate.schedule.offers(&candidate.host.capacity, window, amounts)
         };
         let mut free = self.eligible(demand).ok()?;
         free.retain(is_free);
@@ -380,9 +385,7 @@ impl OfflinePlanner {
     pub(crate) fn admits(&self, plan: &Plan) -> bool {
         let fits = plan.seats.iter().all(|seat| {
             self.index_of(seat).map(|index| &self.hosts[index]).is_some_and(
-                |SnapshotHost { host, schedule, .. }| {
-                    schedule.admits(&host.capacity, seat.window, &seat.amounts).is_ok()
-                },
+                |SnapshotHost { host, schedule, .. }| schedule.offers(&host.capacity, seat.window, &seat.amounts),
             )
         });
         fits && self.uplinks.admit(plan.window(), &plan.loads())

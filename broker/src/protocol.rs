@@ -4,15 +4,22 @@
 //! Invariant: everything here that came from the network is unchecked until [`HoldRequest::check`], the ledger or the
 //! view has looked at it.
 
+mod coarse;
 mod schedules;
+mod standing;
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::schedules::{
-    ChangeKind, ClassChange, ClassSchedules, ClassesLeft, HostChange, ScheduleChange, ScheduleSnapshot, ScheduleUpdate,
-    SiteSchedules, USE_STEPS,
+pub use self::standing::Standing;
+pub(crate) use self::standing::share_of;
+pub use self::{
+    coarse::Coarseness,
+    schedules::{
+        ChangeKind, ClassChange, ClassSchedules, ClassesLeft, HostChange, ScheduleChange, ScheduleSnapshot,
+        ScheduleUpdate, SiteSchedules, USE_STEPS,
+    },
 };
 use crate::{
     amount::{Amount, format_amount},
@@ -20,6 +27,7 @@ use crate::{
     cost::Cost,
     features::Features,
     ids::{HostId, RequestId, SeatNumber, SiteId},
+    offered::Offered,
     plan::{Place, Seat},
     request::{MAX_HOSTS, MAX_NAMES},
     resources::{Amounts, ResourceName},
@@ -190,6 +198,8 @@ pub enum SiteRequest {
         /// What the site does with its booking of the attempt.
         step: TakeOverStep,
     },
+    /// Asks what the owner's rules about users leave to the user who has signed this. It changes nothing.
+    Standing(Arc<Authorization>),
     /// Asks for all bookings, for display, in the order of their attempts, page by page.
     Bookings {
         /// The last one of the page before.
@@ -220,6 +230,7 @@ impl SiteRequest {
             }
             SiteRequest::Lookup(_) => (None, "lookup"),
             SiteRequest::Bookings { .. } => (None, "bookings"),
+            SiteRequest::Standing(_) => (None, "standing"),
         }
     }
 }
@@ -371,6 +382,8 @@ pub enum SiteAnswer {
         /// As a participant.
         booking: AttemptStatus,
     },
+    /// What the rules leave to a user.
+    Standing(Box<Standing>),
     /// The request is refused.
     Refused(Refusal),
     /// A page of the site's bookings.
@@ -399,6 +412,7 @@ impl SiteAnswer {
             | SiteAnswer::Quoted { version, .. }
             | SiteAnswer::Bookings { version, .. } => Some(*version),
             SiteAnswer::Refused(refusal) => Some(refusal.version),
+            SiteAnswer::Standing(standing) => Some(standing.version),
             SiteAnswer::Settled | SiteAnswer::Status { .. } => None,
         }
     }
@@ -563,6 +577,14 @@ pub enum RefusalReason {
         /// What is free of it all through the window, in Mbit/s.
         free: Amount,
     },
+    /// The owner does not offer this, to anybody: when, how long and how far ahead the hosts are to be had is another now.
+    #[error("{denial}")]
+    NotOffered {
+        /// The rule.
+        denial: Denial,
+        /// The present rules.
+        offer: Arc<Offered>,
+    },
 }
 
 /// A site's signed and published description: its hosts and its node's addresses, without schedules.
@@ -580,6 +602,9 @@ pub struct Advert {
     pub contact: Option<String>,
     /// The hosts on offer.
     pub hosts: Hosts,
+    /// When, how long and how far ahead they are to be had. It travels beside the advert.
+    #[serde(skip)]
+    pub offer: Arc<Offered>,
     /// What the site's link to all others carries, in Mbit/s; none when it sets no limit.
     pub uplink: Option<Amount>,
     /// Whether own jobs have waited here, so that a hold may cost them something, or be refused for their sake: a coordinator asks for

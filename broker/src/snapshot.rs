@@ -1,4 +1,4 @@
-//! Grid snapshots (`kolo-grid/2`, and 1): all hosts of a grid with their schedules, as one JSON value.
+//! Grid snapshots (`kolo-grid/3`, 2 and 1): all hosts of a grid with their schedules, as one JSON value.
 //!
 //! Invariant: host ids are unique in a snapshot (plans name hosts by id alone), an occupancy belongs to a resource that
 //! its host has, and all amounts and times are in range. A use above the capacity is legal, since owners over-commit. A class of like hosts
@@ -16,8 +16,9 @@ use crate::{
     document::{Misfit, read_object},
     host::{Host, Speed},
     ids::{HostId, SiteId},
+    offered::{Offered, Spans},
     resources::{Amounts, Attributes, ResourceName},
-    schedule::{Schedule, ScheduleError},
+    schedule::{Occupancy, Schedule, ScheduleError},
     tariff::Tariff,
     time::Time,
     uplinks::{Uplink, Uplinks},
@@ -127,6 +128,8 @@ enum Format {
     One,
     #[serde(rename = "kolo-grid/2")]
     Two,
+    #[serde(rename = "kolo-grid/3")]
+    Three,
 }
 
 #[derive(Deserialize)]
@@ -157,6 +160,8 @@ struct ReadHost {
     price: Option<u32>,
     #[serde(default)]
     occupancy: BTreeMap<ResourceName, Vec<(Time, Amount)>>,
+    /// When the host can be reserved; without it, always.
+    offered: Option<Vec<(i64, i64)>>,
 }
 
 #[derive(Serialize)]
@@ -178,10 +183,12 @@ struct WrittenHost<'a> {
     #[serde(skip_serializing_if = "Prices::is_empty")]
     prices: &'a Prices,
     occupancy: &'a Schedule,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offered: Option<Vec<(i64, i64)>>,
 }
 
 impl GridSnapshot {
-    /// Reads a document of either version. `resources`, `attributes`, `prices` and `occupancy` may be left out when they are
+    /// Reads a document of any version. `resources`, `attributes`, `prices` and `occupancy` may be left out when they are
     /// empty; `price` of the first version is accepted there and not kept.
     ///
     /// # Errors
@@ -230,10 +237,30 @@ impl GridSnapshot {
             speed: entry.host.speed,
             prices: &entry.host.tariff.prices,
             occupancy: &entry.schedule,
+            offered: entry.schedule.closed().map(open_times),
         });
-        let document = WrittenDocument { format: Format::Two, sites: &self.sites, hosts: hosts.collect() };
+        let has_closed = self.hosts.iter().any(|entry| entry.schedule.closed().is_some());
+        let format = if has_closed { Format::Three } else { Format::Two };
+        let document = WrittenDocument { format, sites: &self.sites, hosts: hosts.collect() };
         serde_json::to_string(&document).expect("writing to a string cannot fail, and every map key is a string")
     }
+}
+
+/// The times from 0 on that are not closed.
+fn open_times(closed: &Occupancy) -> Vec<(i64, i64)> {
+    let mut open: Vec<(i64, i64)> = Vec::new();
+    let mut since = Some(0);
+    for (Time(time), closed) in closed.steps() {
+        match since {
+            None if closed == Amount::ZERO => since = Some(time),
+            Some(from) if closed > Amount::ZERO => {
+                open.extend((from < time).then_some((from, time)));
+                since = None;
+            }
+            _ => {}
+        }
+    }
+    open
 }
 
 fn check_sites(sites: &[SnapshotSite]) -> Result<(), SnapshotError> {
@@ -265,7 +292,8 @@ impl ReadHost {
     fn checked(self, index: usize, format: &Format) -> Result<SnapshotHost, SnapshotError> {
         let of_other_version = match format {
             Format::One if !self.prices.is_empty() => Some("prices"),
-            Format::Two if self.price.is_some() => Some("price"),
+            Format::Two | Format::Three if self.price.is_some() => Some("price"),
+            Format::One | Format::Two if self.offered.is_some() => Some("offered"),
             _ => None,
         };
         if let Some(key) = of_other_version {
@@ -288,8 +316,18 @@ impl ReadHost {
             let resource = resource.clone();
             return Err(SnapshotError::UnknownResource { host: self.id, resource });
         }
-        let schedule = Schedule::from_steps(&self.occupancy)
+        let mut schedule = Schedule::from_steps(&self.occupancy)
             .map_err(|error| SnapshotError::Occupancy { host: self.id.clone(), error })?;
+        if let Some(spans) = self.offered {
+            let spans = Spans::try_from(spans).map_err(|error| SnapshotError::Malformed {
+                path: format!("hosts[{index}].offered"),
+                message: error.to_string(),
+            })?;
+            let offered = Offered { spans: Some(Arc::new(spans)), ..Offered::default() };
+            let mut closed = Occupancy::default();
+            offered.closed(Time::ZERO).into_iter().for_each(|window| closed.add(window, Amount(1)));
+            schedule.close(Some(Arc::new(closed)), None);
+        }
         let Self { id, resources: capacity, attributes, speed, prices, .. } = self;
         Ok(SnapshotHost {
             site: self.site,
@@ -364,6 +402,30 @@ mod tests {
     }
 
     #[test]
+    fn the_times_of_owners_are_read_and_written() {
+        let grid = |format: u32, host: &str| {
+            GridSnapshot::read(&format!(
+                r#"{{"format":"kolo-grid/{format}","hosts":[{{"id":"h","site":"s",{host}}}]}}"#
+            ))
+        };
+        let snapshot = grid(3, r#""offered":[[10,20],[20,30],[40,50]]"#).unwrap();
+        let is_open = |start, end| snapshot.hosts[0].schedule.is_open(Window { start: Time(start), end: Time(end) });
+        assert!(is_open(10, 30) && is_open(40, 50) && !is_open(9, 10) && !is_open(29, 31) && !is_open(50, 51));
+        assert!(snapshot.write().contains(r#""offered":[[10,30],[40,50]]"#));
+        assert_eq!(GridSnapshot::read(&snapshot.write()), Ok(snapshot));
+        assert!(!grid(3, r#""offered":[]"#).unwrap().hosts[0].schedule.is_open(Window::starting(Time(5), Span(1))));
+        for (format, offered, expected) in [
+            (2, "[[1,2]]", "hosts[0].offered: a key of the other version"),
+            (3, "[[5,5]]", "hosts[0].offered: span 0 ends before it begins, or is empty (5 to 5)"),
+            (3, "[[5,9],[3,4]]", "hosts[0].offered: span 1 begins at 3, before the end of the span before it (9)"),
+            (3, "[[-5,9]]", "hosts[0].offered: span 0 is out of range"),
+        ] {
+            let error = grid(format, &format!(r#""offered":{offered}"#)).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
     fn what_is_optional_may_be_left_out_and_zero_capacities_are_legal() {
         let snapshot = GridSnapshot::read(&document(r#"{"id":"h1","site":"s","resources":{"cpu":0}}"#)).unwrap();
         assert!(snapshot.hosts[0].host.capacity.is_empty());
@@ -428,7 +490,7 @@ mod tests {
     #[test]
     fn documents_of_another_kind_are_refused() {
         for (text, expected) in [
-            (r#"{"format":"kolo-grid/3","hosts":[],"new":1}"#, "format: unknown variant `kolo-grid/3`"),
+            (r#"{"format":"kolo-grid/4","hosts":[],"new":1}"#, "format: unknown variant `kolo-grid/4`"),
             (r#"{"format":"kolo-grid/2","hosts":[],"new":1}"#, "new: unknown field `new`"),
             (r#"{"format":"kolo-grid/2","hosts":[{"id":"h","site":"s","price":1}]}"#, "hosts[0].price: "),
             (r#"{"format":"kolo-grid/1","hosts":[{"id":"h","site":"s","prices":{"cpu":1}}]}"#, "hosts[0].prices: "),

@@ -27,6 +27,17 @@ pub enum AskError {
     /// The connection broke; whether the request arrived is not known.
     #[error("the connection broke before the answer")]
     Interrupted,
+    /// The schedules of a large site are on their way: so many of so many parts are there.
+    #[error("its schedules are on their way: {have} of {parts} parts are here")]
+    OnTheirWay {
+        /// Parts that are there.
+        have: u32,
+        /// All parts.
+        parts: u32,
+    },
+    /// The schedules of a site are more than this node keeps, or have changed faster than they could be fetched.
+    #[error("{0}")]
+    NotKept(&'static str),
     /// Too much is going on, here or there: the request was not worked on.
     #[error("too many requests are open")]
     Busy,
@@ -46,7 +57,12 @@ impl AskError {
     pub(crate) fn is_sites_fault(&self) -> bool {
         match self {
             AskError::Unreachable | AskError::TimedOut | AskError::Interrupted | AskError::Protocol(_) => true,
-            AskError::NotASite(_) | AskError::Busy | AskError::Stopped | AskError::NotUnderstood(_) => false,
+            AskError::NotASite(_)
+            | AskError::OnTheirWay { .. }
+            | AskError::NotKept(_)
+            | AskError::Busy
+            | AskError::Stopped
+            | AskError::NotUnderstood(_) => false,
         }
     }
 }
@@ -83,7 +99,6 @@ pub(crate) enum Command {
         peer: PeerId,
         reply: Reply,
     },
-    Connect(Vec<(PeerId, Vec<Multiaddr>)>),
     Blame(PeerId, Offence),
     Renew,
     CheckMembers,

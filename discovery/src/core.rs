@@ -10,7 +10,7 @@ use broker::{
     protocol::{LedgerVersion, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     time::Millis,
 };
-use libp2p::{Multiaddr, PeerId, kad::RecordKey};
+use libp2p::{PeerId, kad::RecordKey};
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     time,
@@ -21,15 +21,11 @@ use crate::{
     command::{AskCommand, AskError, Command},
     counters::Counter,
     dht::index,
-    direct::{inbound::InboundQueue, schedules::ScheduleServer},
+    direct::{inbound::InboundQueue, schedules::ScheduleServer, under_way::UnderWay},
     identity::peer_of_site,
     shared::Shared,
     streams::Reply,
-    wire::{
-        WireAnswer, WireRequest,
-        check::{check_snapshot, check_version},
-        site_is_busy,
-    },
+    wire::{WireAnswer, WireRequest, check::check_version, site_is_busy},
 };
 
 /// A site that does not answer within less than this is not taken for silent.
@@ -42,6 +38,8 @@ pub(crate) struct Core {
     commands: mpsc::Sender<Command>,
     inbound: InboundQueue,
     schedules: ScheduleServer,
+    /// The schedules of large sites on their way.
+    under_way: UnderWay,
     lookups: Arc<Semaphore>,
 }
 
@@ -53,12 +51,7 @@ impl Core {
         schedules: ScheduleServer,
     ) -> Core {
         let lookups = Arc::new(Semaphore::new(shared.config.limits.dht_lookups_max));
-        Core { shared, commands, inbound, schedules, lookups }
-    }
-
-    /// Opens connections to peers, at these addresses. A hint: a full queue means that the swarm has more urgent work.
-    pub(crate) fn connect(&self, peers: Vec<(PeerId, Vec<Multiaddr>)>) {
-        let _ = self.commands.try_send(Command::Connect(peers));
+        Core { shared, commands, inbound, schedules, under_way: UnderWay::default(), lookups }
     }
 
     /// Opens a stream to test the link to a connected peer.
@@ -95,6 +88,15 @@ impl Core {
 
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    /// What this site tells of its schedules.
+    pub(crate) fn schedules(&self) -> &ScheduleServer {
+        &self.schedules
+    }
+
+    pub(crate) fn under_way(&self) -> &UnderWay {
+        &self.under_way
     }
 
     /// What waits for this node.
@@ -138,42 +140,6 @@ impl Core {
         if check_version(version).is_ok() {
             self.shared.view.receive_version(site, version, self.shared.clock.now());
         }
-    }
-
-    pub(crate) async fn fetch_schedule(&self, site: &SiteId, timeout: Millis) -> Result<(), AskError> {
-        let fetched = within(timeout, self.fetch_schedule_unhurried(site, timeout)).await.and_then(|fetched| fetched);
-        if let Err(error) = &fetched {
-            self.note_failure(site, error, timeout);
-        }
-        let counter = if fetched.is_ok() { Counter::SchedulesFetched } else { Counter::ScheduleFetchesFailed };
-        self.shared.count(counter);
-        fetched
-    }
-
-    async fn fetch_schedule_unhurried(&self, site: &SiteId, timeout: Millis) -> Result<(), AskError> {
-        let view = &self.shared.view;
-        // With a gap, "unchanged" would be no news.
-        let known = view.version(site).filter(|_| view.is_fresh(site, self.shared.clock.now(), Millis(u64::MAX)));
-        let answer = if site == self.shared.site() {
-            self.schedules.ask(known).ok_or(AskError::Busy)?.await.map_err(|_| AskError::Stopped)?
-        } else {
-            if !view.knows(site) {
-                self.learn_site(site, timeout).await?;
-            }
-            self.request(site, WireRequest::Schedules(known), timeout).await?
-        };
-        let now = self.shared.clock.now();
-        match answer {
-            WireAnswer::Unchanged(version) if Some(version) == known => view.receive_version(site, version, now),
-            WireAnswer::Schedules(schedules) => {
-                let snapshot = Arc::unwrap_or_clone(schedules).into_snapshot(site.clone());
-                check_snapshot(&snapshot).map_err(|invalid| AskError::Protocol(invalid.to_string()))?;
-                view.receive_snapshot(snapshot, now);
-            }
-            WireAnswer::Busy => return Err(AskError::Busy),
-            other => return Err(unexpected(&other)),
-        }
-        Ok(())
     }
 
     /// Gets the signed advert of a site from the DHT, or from the site itself, into the view.
@@ -247,7 +213,7 @@ impl Core {
         answer
     }
 
-    fn note_failure(&self, site: &SiteId, error: &AskError, timeout: Millis) {
+    pub(crate) fn note_failure(&self, site: &SiteId, error: &AskError, timeout: Millis) {
         // A site that was given no time has not failed.
         let is_proven = *error != AskError::TimedOut || timeout >= PATIENCE_MIN;
         if error.is_sites_fault() && is_proven && site != self.shared.site() {
@@ -274,9 +240,12 @@ impl Core {
     }
 }
 
-fn unexpected(answer: &WireAnswer) -> AskError {
+/// The error of who has got an answer to another question.
+pub(crate) fn unexpected(answer: &WireAnswer) -> AskError {
     let kind = match answer {
         WireAnswer::Schedules(_) => "schedules",
+        WireAnswer::Changes(_) => "changes of schedules",
+        WireAnswer::PartsGone => "parts of schedules that are gone",
         WireAnswer::Unchanged(_) => "unchanged",
         WireAnswer::Site(_) | WireAnswer::Many(_) => "an answer about an attempt",
         WireAnswer::Adverts { .. } => "adverts",

@@ -149,6 +149,8 @@ counters! {
     DhtStoreRefused => "dht_store_refused",
     /// Providers of the index that could not be verified.
     ProvidersUnverified => "providers_unverified",
+    /// Commands that a site has refused for want of what its advert claims.
+    ClaimsRefused => "claims_refused",
     /// Schedules fetched from their sites.
     SchedulesFetched => "schedules_fetched",
     /// Fetches of schedules that failed.

@@ -11,10 +11,11 @@ use std::{
 
 use broker::{
     ids::SiteId,
+    needs::Lack,
     protocol::{ScheduleUpdate, SiteAnswer, SiteRequest},
-    time::Millis,
+    time::{Millis, Time},
 };
-use libp2p::{Multiaddr, PeerId};
+use libp2p::Multiaddr;
 
 use crate::{
     admission::Ban,
@@ -24,7 +25,7 @@ use crate::{
     dht::find::{Finder, Found, Query},
     direct::reachability::{self, Reachability},
     dissemination::outbox::Offer,
-    identity::{peer_of_site, site_of_peer},
+    identity::site_of_peer,
     link::{LinkError, LinkSpeed, Links},
     membership::Badge,
     run::{RunError, RunStream, Runs},
@@ -60,6 +61,10 @@ pub struct Status {
     pub clock: Option<ClockOffset>,
     /// This node's address as other nodes see it, the most reported first.
     pub seen_as: Vec<IpAddr>,
+    /// From when on others are told more than is used of this site's hosts, because its schedules have more steps than are told.
+    pub coarse_from: Option<Time>,
+    /// Sites that speak another version of the protocol, and which program is too old, in words.
+    pub apart: Vec<(SiteId, String)>,
     /// Everything counted since the start.
     pub counters: BTreeMap<&'static str, u64>,
     /// Addresses of other nodes, worth keeping over a restart as `known_peers`.
@@ -155,13 +160,14 @@ impl Discovery {
     pub fn publish_changes(&self, update: ScheduleUpdate) {
         let shared = self.core.shared();
         shared.view.receive_update(&update, shared.clock.now());
+        self.core.schedules().note_changes(&update);
         let dropped = shared.outbox().changes.push(update);
         shared.counters.add(Counter::ChangesDropped, dropped as u64);
         shared.outbox_changed.notify_one();
     }
 
-    /// Finds hosts for a query: a sample of `query.count` fitting hosts with current schedules. The same view, query and
-    /// seed give the same sample.
+    /// Finds hosts for a query: all that are known with a schedule, and of others a sample of `query.count`, whose schedules are asked for.
+    /// The same view, query and seed give the same sample.
     pub async fn find(&self, query: Query, seed: u64) -> Found {
         self.finder.find(query, seed).await
     }
@@ -180,20 +186,6 @@ impl Discovery {
     /// [`AskError`] when the site does not give them.
     pub async fn fetch_schedule(&self, site: &SiteId, timeout: Millis) -> Result<(), AskError> {
         self.core.fetch_schedule(site, timeout).await
-    }
-
-    /// Opens connections to sites that will be asked soon. A hint: what cannot be done now is left to the request.
-    pub fn prepare(&self, sites: impl IntoIterator<Item = SiteId>) {
-        let shared = self.core.shared();
-        let peers: Vec<(PeerId, Vec<Multiaddr>)> = sites
-            .into_iter()
-            .take(PREPARE_MAX)
-            .filter(|site| site != shared.site() && !shared.is_connected(site))
-            .filter_map(|site| Some((peer_of_site(&site)?, shared.addresses_of(&site))))
-            .collect();
-        if !peers.is_empty() {
-            self.core.connect(peers);
-        }
     }
 
     /// Call it when this node's list of revocations has changed: sites that no longer belong leave
@@ -255,6 +247,16 @@ impl Discovery {
         self.runs.open(site, opening).await
     }
 
+    /// Notes that a site has refused a command for the lack of this. Where its advert claims to have it, that is counted, and finds that
+    /// need it avoid the site for ten minutes.
+    pub fn note_refusal(&self, site: &SiteId, lack: Lack) {
+        let shared = self.core.shared();
+        if shared.view.with_site(site, |view| !view.advert().features.deny(&lack)) == Some(true) {
+            shared.count(Counter::ClaimsRefused);
+            shared.refusals.note(site, lack, shared.clock.now());
+        }
+    }
+
     /// Whether there is no connection at all.
     #[must_use]
     pub fn is_alone(&self) -> bool {
@@ -290,6 +292,8 @@ impl Discovery {
             known_hosts: shared.view.host_count(),
             clock: shared.offsets.summary(now),
             seen_as: shared.seen_as.most_reported(),
+            coarse_from: self.core.schedules().coarse_from(),
+            apart: shared.apart.told(now),
             counters: shared.counters.all(),
             addresses_worth_remembering: shared.worth_remembering(),
         }
@@ -301,6 +305,3 @@ impl Discovery {
         self.core.leave().await;
     }
 }
-
-/// Most sites prepared in one call; a plan has fewer, and a dial costs 3 to 4 ms.
-const PREPARE_MAX: usize = 256;

@@ -29,6 +29,7 @@ mod direct;
 mod handle;
 mod health;
 mod link;
+mod refusals;
 mod run;
 mod shared;
 mod start;

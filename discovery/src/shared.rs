@@ -30,8 +30,9 @@ use crate::{
     health::PeerHealth,
     identity::{Identity, site_of_peer},
     membership::{Badge, DifferingDigests},
+    refusals::Refusals,
     run::OpenStreams,
-    status::{Offsets, SeenAs},
+    status::{Apart, Offsets, SeenAs},
     view::SharedView,
     wire::{self, Dialect, Dropped, Payload, Stamp, Terms, check::ADDRESSES_MAX},
 };
@@ -54,10 +55,14 @@ pub(crate) struct Shared {
     pub(crate) offsets: Offsets,
     /// This node's address as other nodes see it.
     pub(crate) seen_as: SeenAs,
+    /// Peers that speak another version of the protocol.
+    pub(crate) apart: Apart,
     /// Which addresses are dialled.
     pub(crate) dials: Arc<DialFilter>,
     /// Streams to what runs on a seat, by peer.
     pub(crate) runs: OpenStreams,
+    /// What sites have refused to commands that their adverts claim.
+    pub(crate) refusals: Refusals,
     outbox: Mutex<Outbox>,
     last_sequence: AtomicU64,
     listen: RwLock<Vec<Multiaddr>>,
@@ -113,8 +118,10 @@ impl Shared {
             differing_digests: DifferingDigests::default(),
             offsets: Offsets::default(),
             seen_as: SeenAs::default(),
+            apart: Apart::default(),
             dials,
             runs: OpenStreams::default(),
+            refusals: Refusals::default(),
             outbox: Mutex::new(Outbox { offer: None, is_offer_new: false, quotes: false, changes }),
             last_sequence: AtomicU64::new(0),
             listen: RwLock::new(Vec::new()),
@@ -223,10 +230,11 @@ impl Shared {
             time_to_live_s: u32::try_from(time_to_live_s).unwrap_or(u32::MAX),
             contact: offer.contact.clone(),
             hosts: offer.hosts.clone(),
+            offer: offer.offered.clone(),
             uplink: offer.uplink,
             quotes,
             addresses: self.listen_addresses().iter().take(ADDRESSES_MAX).map(ToString::to_string).collect(),
-            features: self.dialect.features.clone(),
+            features: self.dialect.features.clone().allowing(offer.allows.iter().copied(), offer.images.clone()),
         }
     }
 

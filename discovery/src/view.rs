@@ -17,8 +17,11 @@ use std::{
 
 use broker::{
     classes::HostClass,
+    features::Images,
     host::Host,
     ids::{HostId, SiteId},
+    needs::ImageName,
+    offered::Offered,
     protocol::{Advert, ClassesLeft, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate},
     schedule::Schedule,
     time::{Millis, Time},
@@ -31,7 +34,7 @@ use crate::{
     counters::{Counter, Counters},
     dht::index::sha256,
     dissemination::fetch_queue::FetchQueue,
-    wire::check::STEPS_PER_SITE_MAX,
+    wire::check::{LARGE_SITE_STEPS, STEPS_KEPT_MAX, STEPS_OF_LARGE_SITES_MAX},
 };
 
 /// The view of all sites.
@@ -57,6 +60,10 @@ struct Entry {
     envelope: Arc<[u8]>,
     /// At most this many steps are in the schedules; an upper bound, made exact when it comes near the limit.
     steps_bound: usize,
+    /// From when on the schedules show more than is used.
+    coarse_from: Option<Time>,
+    /// Why the schedules were not got when they were last asked for; none when they were.
+    trouble: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -81,6 +88,10 @@ pub struct SiteSummary {
     pub schedule_age: Option<Millis>,
     /// Whether a later version than the known one exists.
     pub has_gap: bool,
+    /// From when on the schedules show more than is used, since the site has more than it may tell.
+    pub coarse_from: Option<Time>,
+    /// Why the schedules were not got when they were last asked for; none when they were.
+    pub trouble: Option<String>,
 }
 
 /// A host with the schedule that is believed of it.
@@ -89,11 +100,13 @@ pub struct HostView {
     /// The host.
     pub host: Host,
     /// Its schedule.
-    pub schedule: Schedule,
+    pub schedule: Arc<Schedule>,
     /// The site's ledger version that the schedule shows.
     pub version: LedgerVersion,
     /// How long ago it was last confirmed.
     pub age: Millis,
+    /// When, how long and how far ahead the site offers it.
+    pub offer: Arc<Offered>,
 }
 
 impl SharedView {
@@ -142,8 +155,26 @@ impl SharedView {
     /// All sites in the order of their names.
     #[must_use]
     pub fn sites(&self, now: Millis) -> Vec<SiteSummary> {
-        let summary = |site: SiteId| self.with_site(&site, |view| summarise(view, now));
+        let summary = |site: SiteId| self.sites.get(&site).map(|entry| summarise(&entry, now));
         self.site_ids().into_iter().filter_map(summary).collect()
+    }
+
+    /// The first names of images, at most so many, of sites that tell them.
+    #[must_use]
+    pub fn image_names(&self, most: usize) -> BTreeSet<ImageName> {
+        let mut names = BTreeSet::new();
+        if most == 0 {
+            return names;
+        }
+        for entry in &self.sites {
+            if let Images::Named(of_site) = entry.view.advert().features.images() {
+                names.extend(of_site.iter().take(most).cloned());
+                while names.len() > most {
+                    names.pop_last();
+                }
+            }
+        }
+        names
     }
 
     /// Looks at all classes of hosts, site by site, in no particular order. The flag tells whether the site's schedules
@@ -224,8 +255,9 @@ impl SharedView {
         let entry = self.sites.get(site)?;
         let known = schedules(&entry.view)?;
         let host = entry.view.advert().hosts.get(host)?;
-        let schedule = known.schedules.next_of(&host, left).into_owned();
-        Some(HostView { host, schedule, version: known.version, age: now - known.learnt })
+        let schedule = known.schedules.next_of(&host, left);
+        let offer = entry.view.advert().offer.clone();
+        Some(HostView { host, schedule, version: known.version, age: now - known.learnt, offer })
     }
 
     /// Whether the site's schedules were confirmed within `age_max` and have no gap.
@@ -329,7 +361,8 @@ impl SharedView {
             }
             MapEntry::Vacant(entry) => {
                 let view = SiteView::new(advert, now, remaining);
-                entry.insert(Entry { view, hash: short_hash(&site), envelope: Arc::from(envelope), steps_bound: 0 });
+                let (hash, envelope) = (short_hash(&site), Arc::from(envelope));
+                entry.insert(Entry { view, hash, envelope, steps_bound: 0, coarse_from: None, trouble: None });
                 (Received::Applied, true)
             }
         };
@@ -352,7 +385,9 @@ impl SharedView {
         let heard = match self.sites.get_mut(&update.site) {
             Some(mut entry) => {
                 let heard = entry.view.receive_update(update, now);
-                entry.note_steps(update);
+                if update.site != self.own {
+                    entry.note_steps(update);
+                }
                 heard
             }
             // Nothing is kept of a site without an advert.
@@ -365,14 +400,35 @@ impl SharedView {
         heard
     }
 
-    /// Takes in fetched schedules that were checked.
-    pub(crate) fn receive_snapshot(&self, snapshot: ScheduleSnapshot, now: Millis) -> Received {
+    /// Whether the schedules of one more large site are kept, if it is one.
+    pub(crate) fn has_room_for(&self, snapshot: &ScheduleSnapshot) -> bool {
+        let steps = snapshot.schedules.len();
+        let others = || self.sites.iter().filter(|entry| *entry.key() != snapshot.site && *entry.key() != self.own);
+        let of_large = |steps: usize| Some(steps).filter(|steps| *steps > LARGE_SITE_STEPS);
+        let of_others = || others().filter_map(|entry| of_large(entry.steps_bound)).sum::<usize>();
+        steps <= LARGE_SITE_STEPS || steps + of_others() <= STEPS_OF_LARGE_SITES_MAX
+    }
+
+    /// Notes why the schedules of a site were not got.
+    pub(crate) fn note_trouble(&self, site: &SiteId, why: String) {
+        if let Some(mut entry) = self.sites.get_mut(site) {
+            entry.trouble = Some(why);
+        }
+    }
+
+    /// Takes in fetched schedules that were checked; `coarse_from` says from when on they show more than is used.
+    pub(crate) fn receive_snapshot(
+        &self,
+        snapshot: ScheduleSnapshot,
+        coarse_from: Option<Time>,
+        now: Millis,
+    ) -> Received {
         let site = snapshot.site.clone();
         let steps = snapshot.schedules.len();
         let Some(mut entry) = self.sites.get_mut(&site) else { return Received::Old };
         let heard = entry.view.receive_snapshot(snapshot, now);
         if heard != Received::Old {
-            entry.steps_bound = steps;
+            (entry.steps_bound, entry.coarse_from, entry.trouble) = (steps, coarse_from, None);
         }
         drop(entry);
         self.follow_up(&site, heard, now);
@@ -509,13 +565,13 @@ impl Entry {
     /// Keeps a hostile site from growing its schedules without end, one small update at a time.
     fn note_steps(&mut self, update: &ScheduleUpdate) {
         self.steps_bound += update.changes.iter().map(ScheduleChange::len_max).sum::<usize>();
-        if self.steps_bound <= STEPS_PER_SITE_MAX {
+        if self.steps_bound <= STEPS_KEPT_MAX {
             return;
         }
         if let Schedules::Known(known) = self.view.schedules() {
             self.steps_bound = known.schedules.len();
         }
-        if self.steps_bound > STEPS_PER_SITE_MAX {
+        if self.steps_bound > STEPS_KEPT_MAX {
             self.view.forget_schedules();
             self.steps_bound = 0;
         }
@@ -528,12 +584,20 @@ fn short_hash(site: &SiteId) -> u64 {
     digest[..8].iter().fold(0, |hash, byte| hash << 8 | u64::from(*byte))
 }
 
-fn summarise(view: &SiteView, now: Millis) -> SiteSummary {
+fn summarise(Entry { view, coarse_from, trouble, .. }: &Entry, now: Millis) -> SiteSummary {
     let (version, schedule_age, has_gap) = match view.schedules() {
         Schedules::Known(known) => (Some(known.version), Some(now - known.learnt), known.has_gap),
         Schedules::Unknown => (None, None, false),
     };
-    SiteSummary { advert: view.advert().clone(), expires_in: view.expires() - now, version, schedule_age, has_gap }
+    SiteSummary {
+        advert: view.advert().clone(),
+        expires_in: view.expires() - now,
+        version,
+        schedule_age,
+        has_gap,
+        coarse_from: *coarse_from,
+        trouble: trouble.clone(),
+    }
 }
 
 #[cfg(test)]

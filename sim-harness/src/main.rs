@@ -23,7 +23,10 @@ mod stats;
 mod tables;
 mod usage;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 
@@ -54,11 +57,12 @@ enum Command {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            // Without a terminal the message cannot be read anyway.
+        Err(error) if error.use_stderr() => {
+            // Nothing is left to be done when even the complaint cannot be written.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { BAD_USAGE } else { 0 });
+            return ExitCode::from(BAD_USAGE);
         }
+        Err(help) => return shown(help.print().and_then(|()| io::stdout().flush())),
     };
     let (name, result) = match cli.command {
         Command::Attacker(args) => ("attacker", grid::faults::attacker::run(&args)),
@@ -74,4 +78,15 @@ fn main() -> ExitCode {
         eprintln!("kolo-sim {name}: {error:#}");
         error::exit_code(&error)
     })
+}
+
+/// The exit code when help was to be shown.
+fn shown(result: io::Result<()>) -> ExitCode {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("kolo-sim: standard output: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }

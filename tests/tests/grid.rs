@@ -12,12 +12,16 @@ mod api_drawn;
 mod authority;
 #[path = "grid/batch.rs"]
 mod batch;
+#[path = "grid/capabilities.rs"]
+mod capabilities;
 #[path = "grid/classes.rs"]
 mod classes;
 #[path = "grid/documents.rs"]
 mod documents;
 #[path = "grid/each.rs"]
 mod each;
+#[path = "grid/earliest.rs"]
+mod earliest;
 #[path = "grid/files.rs"]
 mod files;
 #[path = "grid/kills.rs"]
@@ -40,6 +44,8 @@ mod molded;
 mod money;
 #[path = "grid/notices.rs"]
 mod notices;
+#[path = "grid/offered.rs"]
+mod offered;
 #[path = "grid/own_key.rs"]
 mod own_key;
 #[path = "grid/page.rs"]

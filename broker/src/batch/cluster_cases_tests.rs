@@ -69,7 +69,7 @@ fn small_and_middle_cases_are_solved_to_the_proof() {
     }
 }
 
-/// With a hundredth of the usual work; figures of all cases and all of the work are in docs/figures.md.
+/// With a hundredth of the usual work; `kolo plan --batch oas` does all of it.
 #[test]
 fn larger_cases_are_near_the_best_known_and_their_bounds_near_that() {
     for case in cases("larger_cases_are_near_the_best_known_and_their_bounds_near_that", "medium").iter().take(2) {

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
+    apart::ByItself,
     objective::{BatchObjective, cost, host_time, last_ends, since},
     run::Run,
 };
@@ -49,6 +50,9 @@ pub struct BatchLine {
     pub alternatives: usize,
     /// What planning took, in microseconds.
     pub us: u64,
+    /// Those that the policy could not treat.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_itself: Vec<ByItself>,
 }
 
 impl BatchLine {
@@ -71,6 +75,7 @@ impl BatchLine {
             batch_budget: run.options.budget,
             alternatives: run.alternatives.len(),
             us,
+            by_itself: Vec::new(),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! A batch: requests that are planned together on one snapshot (`formats.md`, version 2, section "Batch").
 //!
 //! Source: chapter 2 of the dissertation on windows of slots (cyclic scheme, slicing). A [`policy::Policy`] decides what of each request
-//! is taken: one file each below `policies`, and a line in [`POLICIES`]. Invariant: all plans of an answer fit into the snapshot together.
+//! is taken: one file each below `policies`, and a line in [`POLICIES`]; what it cannot treat is planned by itself ([`ByItself`]). Invariant: all plans of an answer fit into the snapshot together.
 
 mod alternatives;
+mod apart;
+#[cfg(test)]
+mod apart_tests;
 pub mod choice;
 #[cfg(test)]
 mod cluster_cases_tests;
@@ -24,6 +27,7 @@ mod watch;
 
 pub use self::{
     alternatives::Alternative,
+    apart::ByItself,
     colocation::Thresholds,
     figures::{BatchLine, ObjectiveLine},
     objective::BatchObjective,
@@ -54,7 +58,7 @@ pub struct BatchAnswer {
 /// Plans a batch on the planner's snapshot, which stays as it is. Orders look at the first shape of a request.
 ///
 /// # Errors
-/// [`BatchError`] when there are no requests, too many, or some that the policy cannot treat.
+/// [`BatchError`] when there are no requests, too many, or options that the policy does not look at.
 pub fn plan(
     policy: &dyn Policy,
     planner: &OfflinePlanner,
@@ -71,18 +75,12 @@ pub fn plan(
     let started = (watch.clock)();
     let options = &Options { objective: policy.objective().unwrap_or(options.objective), ..*options };
     let mut run = Run::new(planner, requests, options, watch);
-    if policy.ignores().contains(&"shapes")
-        && let Some(asked) = requests.iter().find(|asked| asked.has_shapes)
-    {
-        let what = format!("request {}: shapes: one shape only can be placed", asked.id);
-        return Err(BatchError::Refused { policy: policy.name(), what });
-    }
     policy.check(&run)?;
-    let plans = policy.plan(&mut run);
+    let (plans, by_itself) = apart::plan(policy, &mut run);
     let phases_us = run.phases_us.clone();
     let bound = if plans.iter().all(Option::is_some) { run.proven.or_else(|| run.bound(planner)) } else { None };
     let us = (watch.clock)().saturating_sub(started).as_micros() as u64;
-    let batch = BatchLine::new(policy.name(), &plans, &run, bound, us);
+    let batch = BatchLine { by_itself, ..BatchLine::new(policy.name(), &plans, &run, bound, us) };
     let Run { alternatives, reasons, .. } = run;
     let mut found = vec![(0_u64, None::<Cost>); requests.len()];
     for Alternative { request, plan, .. } in &alternatives {

@@ -1,5 +1,7 @@
 //! What a policy of batches is, and what it is told.
 
+use std::collections::BTreeMap;
+
 use super::{choice::REQUESTS_MAX, objective::BatchObjective, order::Order, run::Run};
 use crate::plan::Plan;
 
@@ -13,12 +15,17 @@ pub trait Policy {
         None
     }
 
-    /// The options, by their names in the format, that are nothing to it; with `shapes`, a request that has any is refused.
+    /// The options, by their names in the format, that are nothing to it; with `shapes`, a request that has any is planned by itself.
     fn ignores(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Whether it can treat these requests.
+    /// What of which of these requests it cannot treat; they are planned by themselves.
+    fn untreated(&self, _: &Run<'_>, _: &[usize]) -> BTreeMap<usize, String> {
+        BTreeMap::new()
+    }
+
+    /// Whether it can treat such a batch at all.
     ///
     /// # Errors
     /// [`BatchError::Refused`], which names what it cannot treat.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     alternatives::Alternative,
-    objective::{BatchObjective, since},
+    objective::{BatchObjective, cost, since},
     policy::Options,
     watch::{Progress, Watch},
 };
@@ -119,6 +119,13 @@ impl<'a> Run<'a> {
                 None
             }
         }
+    }
+
+    /// Takes the only plan that was found for a request: it occupies the snapshot, and what it costs is gone.
+    pub(super) fn take(&mut self, request: usize, plan: &Plan) {
+        self.planner.occupy(plan);
+        self.left = self.left.map(|left| left.saturating_sub(cost(plan)));
+        self.note(request, 0, plan, true);
     }
 
     /// Writes down what was found for a request.

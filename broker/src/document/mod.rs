@@ -40,12 +40,15 @@ impl Misfit {
     }
 }
 
-/// Reads a text that is one JSON object.
+/// What some editors put before a text.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Reads a text that is one JSON object, perhaps behind a byte order mark.
 ///
 /// # Errors
 /// [`Misfit`] with the key when it is none, or does not fit `T`.
 pub fn read_object<T: DeserializeOwned>(text: &[u8]) -> Result<T, Misfit> {
-    let mut reader = serde_json::Deserializer::from_slice(text);
+    let mut reader = serde_json::Deserializer::from_slice(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text));
     let value = serde_path_to_error::deserialize(ByName(&mut reader))
         .map_err(|error| misfit(&error.path().to_string(), error.inner()))?;
     reader.end().map_err(|error| misfit(".", &error))?;
@@ -128,6 +131,9 @@ mod tests {
     fn objects_are_read() {
         let read = read_object::<Outer>(br#" {"inner":{"count":3},"amounts":{"a":1}} "#).unwrap();
         assert_eq!((read.inner.count, read.amounts["a"]), (3, 1));
+        assert_eq!(read_object::<Outer>("\u{feff}{\"inner\":{\"count\":3}}".as_bytes()).unwrap().inner.count, 3);
+        let twice = read_object::<Outer>("\u{feff}\u{feff}{\"inner\":{\"count\":3}}".as_bytes());
+        assert!(twice.unwrap_err().message.contains("expected value at line 1 column 1"));
     }
 
     #[test]

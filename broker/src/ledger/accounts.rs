@@ -8,13 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Booking, Books, Ledger};
 use crate::{
-    amount::Amount,
     cost::Cost,
     ids::{HostId, RequestId},
-    protocol::{AttemptId, Grant, HoldRequest, RefusalReason, hull},
+    protocol::{AttemptId, Grant, HoldRequest, RefusalReason, hull, share_of},
     resources::amount_of,
     schedule::Schedule,
-    time::Time,
+    time::{Span, Time},
     trust::{
         Denial, Permit, PublicKey, RequestStatement, Rule,
         asked::{check_budget, check_total},
@@ -84,12 +83,6 @@ fn check_covered(
     Ok(())
 }
 
-/// The given percentage of `capacity`, rounded down.
-fn share_of(capacity: Amount, percent: u8) -> Amount {
-    let share = u128::from(capacity.0) * u128::from(percent) / 100;
-    Amount(u64::try_from(share).unwrap_or(u64::MAX))
-}
-
 impl Accounts {
     pub(super) fn add(&mut self, booking: &Booking) {
         self.by_request.entry(booking.attempt.request.clone()).or_default().insert(booking.attempt.clone());
@@ -149,6 +142,38 @@ impl<B: Books> Ledger<B> {
             return Err(Denial::new(Rule::MaxCredits, detail));
         }
         self.check_share(&hold.grants, permit.account)
+    }
+
+    /// The longest reservation that the account may still have, if there is a limit.
+    ///
+    /// # Errors
+    /// The limit that it has reached.
+    pub(super) fn longest_left(&self, permit: &Permit) -> Result<Option<Span>, Denial> {
+        let nothing = Account::default();
+        let account = self.accounts.by_key.get(&permit.account).unwrap_or(&nothing);
+        let (limits, bookings) = (&permit.limits, account.bookings.len());
+        if let Some(most) = limits.max_reservations.filter(|most| bookings >= *most as usize) {
+            let detail = format!("the account has {bookings} reservations and holds, {most} are allowed");
+            return Err(Denial::new(Rule::MaxReservations, detail));
+        }
+        let Some(most) = limits.max_host_hours else { return Ok(None) };
+        match most.saturating_mul(HOUR_S).saturating_sub(account.host_seconds) {
+            0 => {
+                let detail = format!("the account has {most} host-hours, and no more are allowed");
+                Err(Denial::new(Rule::MaxHostHours, detail))
+            }
+            left => Ok(Some(Span(left))),
+        }
+    }
+
+    /// What the account has of each host.
+    pub(super) fn had_by(&self, account: PublicKey) -> Vec<(HostId, Schedule)> {
+        let booked = self.accounts.by_key.get(&account).into_iter().flat_map(|account| &account.bookings);
+        let mut had: BTreeMap<HostId, Schedule> = BTreeMap::new();
+        for grant in booked.filter_map(|attempt| self.bookings.get(attempt)).flat_map(|booking| &booking.grants) {
+            had.entry(grant.host().clone()).or_default().add(grant.window, &grant.amounts);
+        }
+        had.into_iter().collect()
     }
 
     /// Whether the account stays within the share of each host that the owner grants one user at any time.

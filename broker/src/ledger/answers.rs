@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     ids::{HostId, Network, RequestId, SeatNumber, SiteId},
+    offered::Offered,
     plan::Place,
     protocol::{
         AttemptId, AttemptStatus, Grant, HoldRequest, HostState, Places, Refusal, RefusalReason, SiteAnswer,
@@ -39,7 +40,8 @@ impl<B: Books> Ledger<B> {
             SiteRequest::Inquire(_)
             | SiteRequest::TakeOver { .. }
             | SiteRequest::Lookup(_)
-            | SiteRequest::Bookings { .. } => None,
+            | SiteRequest::Bookings { .. }
+            | SiteRequest::Standing(_) => None,
             SiteRequest::Hold(HoldRequest { attempt, .. })
             | SiteRequest::Quote(HoldRequest { attempt, .. })
             | SiteRequest::Book { hold: HoldRequest { attempt, .. }, .. }
@@ -55,6 +57,7 @@ impl<B: Books> Ledger<B> {
         } else {
             match request {
                 SiteRequest::Lookup(id) => self.on_lookup(&id),
+                SiteRequest::Standing(authorization) => self.on_standing(now, (from, network.as_ref()), &authorization),
                 SiteRequest::Bookings { after } => self.list_bookings(after.as_ref()),
                 SiteRequest::TakeOver { attempt, authorization, step } => {
                     self.on_takeover(now, from, &attempt, (&authorization, step))
@@ -148,11 +151,27 @@ impl<B: Books> Ledger<B> {
         }
         let host = |id: &HostId| self.hosts.get(id).map(Books::host);
         let permit = self.gate.lock().admit(now.utc, (from, &self.site), hold, host);
-        let permit = permit.map_err(RefusalReason::NotAllowed)?;
+        let permit = permit.map_err(|denial| self.not_allowed(denial))?;
         if self.evicted.until(&(Some(permit.user), hold.attempt.request.clone())) > Some(now.monotonic) {
             return Err(RefusalReason::AttemptIsOver);
         }
         Ok(permit)
+    }
+
+    /// When, how long and how far ahead the owner offers the hosts, to whomever.
+    #[must_use]
+    pub fn offered(&self) -> Arc<Offered> {
+        Arc::new(self.gate.lock().policy().offered(Some(self.limits.farthest_future)))
+    }
+
+    /// A denial as a refusal: what is offered to nobody is shown with what is.
+    fn not_allowed(&self, denial: Denial) -> RefusalReason {
+        match denial.rule {
+            Rule::OwnerHours | Rule::OwnerMaxDuration | Rule::OwnerMaxReach => {
+                RefusalReason::NotOffered { denial, offer: self.offered() }
+            }
+            _ => RefusalReason::NotAllowed(denial),
+        }
     }
 
     /// The longest lease of a hold, at its price and within the shares of who asks; else the refusal.

@@ -5,7 +5,8 @@
 //!
 //! Invariants: after a report, the ledger has the reported work of each host at each time, less what other bookings leave no room
 //! for, and everything else is unchanged. The same report again changes nothing. Every piece has gone through the one admission
-//! function. A report is applied in one step, so no other request comes between two pieces.
+//! function. A report is applied in one step, so no other request comes between two pieces. Where there is more work than entries,
+//! what is planned last is left out, and what runs is entered as one piece for each host: it is never left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -140,12 +141,18 @@ impl<B: Books> Ledger<B> {
         token: ReplyToken,
         (mut works, queue): (Vec<LocalWork>, Vec<QueuedJob>),
     ) {
+        let present = now.utc.max(self.forgotten);
+        let room = ENTRIES_MAX.saturating_sub(self.local_work().filter(|booking| booking.fed_as.is_none()).count());
+        let is_running = |work: &&LocalWork| work.window.start <= present && present < work.window.end;
+        // Bookings of others may cut each in two.
+        if works.iter().filter(is_running).count() > room / 2 {
+            works = with_one_running_a_host(works, present);
+        }
         // The earliest first, should there not be room for all.
         works.sort_by(|a, b| (a.window.start, &a.id, &a.host).cmp(&(b.window.start, &b.id, &b.host)));
-        let present = now.utc.max(self.forgotten);
         let present_pieces = self.fed_pieces(present);
         let mut report = FeedReport::default();
-        let mut wanted = self.cut_all(present, &works, &present_pieces, &mut report);
+        let mut wanted = self.cut_all(present, (&works, room), &present_pieces, &mut report);
         let mut gone = Vec::new();
         for (piece, attempt) in present_pieces.into_values().flatten() {
             match wanted.get_mut(&piece) {
@@ -200,11 +207,10 @@ impl<B: Books> Ledger<B> {
     fn cut_all(
         &self,
         present: Time,
-        works: &[LocalWork],
+        (works, room): (&[LocalWork], usize),
         present_pieces: &FedPieces,
         report: &mut FeedReport,
     ) -> BTreeMap<Piece, usize> {
-        let by_hand = self.local_work().filter(|booking| booking.fed_as.is_none()).count();
         let latest = present + self.limits.farthest_future;
         let mut benches = BTreeMap::new();
         let mut wanted: BTreeMap<Piece, usize> = BTreeMap::new();
@@ -218,8 +224,13 @@ impl<B: Books> Ledger<B> {
             if window.start >= latest {
                 continue;
             }
+            let room = room.saturating_sub(report.pieces);
+            if room == 0 {
+                report.left_out += usize::from(work.window.end <= latest);
+                continue;
+            }
             let bench = benches.entry(work.host.clone()).or_insert_with(|| bench(host, present_pieces));
-            let cut = bench.cut(work, window, ENTRIES_MAX.saturating_sub(by_hand + report.pieces));
+            let cut = bench.cut(work, window, room);
             report.short += usize::from(cut.is_short);
             report.left_out += usize::from(cut.is_full && work.window.end <= latest);
             report.pieces += cut.pieces.len();
@@ -237,6 +248,25 @@ impl<B: Books> Ledger<B> {
         let work = LocalWork { id, host: piece.host.clone(), window: piece.window(), amounts: piece.amounts.clone() };
         self.enter_own(self.own_attempt(&work.id), work, Some(piece.name.as_str().into())).is_ok()
     }
+}
+
+/// The same work with one piece for all that runs on a host, until the last of it ends: more than there is at a time, never less.
+fn with_one_running_a_host(works: Vec<LocalWork>, present: Time) -> Vec<LocalWork> {
+    let Ok(id) = RequestId::new("running") else { return works };
+    let (running, mut kept): (Vec<_>, Vec<_>) = works.into_iter().partition(|work| work.window.start <= present);
+    let mut by_host: BTreeMap<HostId, LocalWork> = BTreeMap::new();
+    for work in running.into_iter().filter(|work| present < work.window.end) {
+        let window = Window { start: present, end: present };
+        let (id, host) = (id.clone(), work.host.clone());
+        let sum = by_host.entry(work.host).or_insert_with(|| LocalWork { id, host, window, amounts: Amounts::new() });
+        sum.window.end = sum.window.end.max(work.window.end);
+        for (name, amount) in work.amounts {
+            let before = sum.amounts.entry(name).or_insert(Amount::ZERO);
+            *before = Amount(before.0.saturating_add(amount.0)).min(Amount::MAX);
+        }
+    }
+    kept.extend(by_host.into_values());
+    kept
 }
 
 /// A host without the feed's pieces.

@@ -137,6 +137,23 @@ fn there_is_an_end_to_what_is_entered() {
     assert_eq!((report.pieces, report.left_out), (1, 2), "as far as promises reach");
 }
 
+#[test]
+fn what_runs_is_never_left_out_however_much_it_is() {
+    let (mut ledger, mut disk) = (open(7, Vec::new()), Disk::new());
+    by_hand(&mut ledger, at(0), work("promised", "h1", 10, 20, 1000), &mut disk);
+    // Planned work comes first in the report, and is left out for it.
+    let planned = (0..5_000).map(|n| work("planned", "h2", 10 + n, 11 + n, 1));
+    let running = (0..12_000_i64).map(|n| work("job", "h1", -(n % 7), 30 - n % 3, 1));
+    let one = work("alone", "h2", 0, 5, 2500);
+    let told: Vec<LocalWork> = planned.chain(running).chain([one]).collect();
+    let (report, _) = feed(&mut ledger, at(0), &told, &mut disk);
+    assert_eq!([0, 15, 29].map(|second| used(&ledger, "h1", second)), [CAPACITY; 3], "all that runs, {report:?}");
+    assert_eq!([0, 4, 5, 10].map(|second| used(&ledger, "h2", second)), [2500, 2500, 0, 1]);
+    assert_eq!((report.left_out, report.short), (0, 1), "{report:?}");
+    let (report, written) = feed(&mut ledger, at(0), &told, &mut disk);
+    assert_eq!((report.entered, report.taken_out, written), (0, 0, 0), "the same again");
+}
+
 /// One step of a random life.
 #[derive(Debug, Clone)]
 enum Step {

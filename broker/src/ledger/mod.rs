@@ -43,6 +43,7 @@ mod settlement_tests;
 mod shares;
 #[cfg(test)]
 mod shares_tests;
+mod standing;
 mod substitutes;
 #[cfg(test)]
 mod substitutes_tests;

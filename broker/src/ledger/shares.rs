@@ -240,6 +240,25 @@ impl<B: Books> Ledger<B> {
         Some(allowed)
     }
 
+    /// What a user, on this account, and those that share with him may have of all hosts together at a time, and have.
+    pub(super) fn left_of_shares(
+        &self,
+        (user, account): (PublicKey, PublicKey),
+        (node, network): (&SiteId, Option<&Network>),
+    ) -> Vec<(Amounts, Schedule)> {
+        let Some(allowed) = self.allowance(user) else { return Vec::new() };
+        let of_party = |party: Party| {
+            let mut most = allowed.at_a_time.clone();
+            let Some(used) = self.shares.used.get(&party) else { return (most, Schedule::default()) };
+            let is_spent =
+                |(name, sum): &(&ResourceName, &u128)| allowed.in_all.get(*name).is_some_and(|all| *sum >= all);
+            let spent = used.in_all.iter().filter(is_spent);
+            most.extend(spent.map(|(name, _)| (name.clone(), Amount::ZERO)));
+            (most, used.at_a_time.clone())
+        };
+        Party::sharing(&self.site, account, node, network).map(of_party).collect()
+    }
+
     /// The hosts asked for, as they are for a party that has its share: those beyond it look taken until the party has less, or for as
     /// long as anything is promised, so that the next plan begins later or has fewer hosts here.
     pub(super) fn states_within_share(&self, hold: &HoldRequest, over: &OverShare, now: Now) -> Vec<HostState> {

@@ -98,7 +98,10 @@ fn ask(ledger: &mut Ledger, now: Now, of: Ask, request: SiteRequest) -> SiteAnsw
 fn hold(ledger: &mut Ledger, now: Now, of: Ask) -> Result<Millis, Rule> {
     match ask(ledger, now, of, of.hold()) {
         SiteAnswer::Held { hold_for, .. } => Ok(hold_for),
-        SiteAnswer::Refused(Refusal { reason: RefusalReason::NotAllowed(denial), .. }) => Err(denial.rule),
+        SiteAnswer::Refused(Refusal {
+            reason: RefusalReason::NotAllowed(denial) | RefusalReason::NotOffered { denial, .. },
+            ..
+        }) => Err(denial.rule),
         other => panic!("{other:?}"),
     }
 }
@@ -171,6 +174,19 @@ fn a_site_that_is_emptied_keeps_what_it_holds_and_promises_nothing_more() {
     let confirm = SiteRequest::Confirm { attempt: ASK.attempt(), held_in: 7 };
     assert!(matches!(ask(&mut ledger, at(0), ASK, confirm), SiteAnswer::Confirmed { .. }));
     ledger.gate.lock().set_draining(false);
+    assert!(hold(&mut ledger, at(0), Ask { number: 2, start: 9_000, ..ASK }).is_ok());
+}
+
+#[test]
+fn a_site_that_does_not_know_its_owners_work_promises_nothing() {
+    let mut ledger = ledger();
+    assert!(hold(&mut ledger, at(0), ASK).is_ok());
+    ledger.gate.lock().set_own_work_known(false);
+    assert!(!ledger.gate.lock().is_open());
+    assert_eq!(hold(&mut ledger, at(0), Ask { number: 2, start: 9_000, ..ASK }), Err(Rule::OwnWork));
+    let confirm = SiteRequest::Confirm { attempt: ASK.attempt(), held_in: 7 };
+    assert!(matches!(ask(&mut ledger, at(0), ASK, confirm), SiteAnswer::Confirmed { .. }), "a promise stays");
+    ledger.gate.lock().set_own_work_known(true);
     assert!(hold(&mut ledger, at(0), Ask { number: 2, start: 9_000, ..ASK }).is_ok());
 }
 
@@ -291,4 +307,62 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    /// A seat alone, beside what others and the user have already.
+    #[test]
+    fn a_user_is_told_beforehand_what_a_hold_is_told(
+        before in prop::collection::vec((1_u64..4, 0_usize..2, 0_u32..4, 1_u64..4_000, 0_i64..6, 1_u64..6), 0..8),
+        asked in (1_u64..4, 0_usize..2, 0_u32..4, 1_u64..4_000, 0_i64..6, 1_u64..6),
+        (site, host, hours) in (prop::option::of(10_u8..100), prop::option::of(10_u8..100), prop::option::of(1_u64..9)),
+    ) {
+        let cpu = || ResourceName::new("cpu").unwrap();
+        let limits = crate::trust::Limits { max_host_hours: hours, ..OwnerPolicy::default().limits };
+        let user_share_percent = host.map(|percent| (cpu(), percent)).into_iter().collect();
+        let policy = OwnerPolicy { site_share_percent: site, user_share_percent, limits, ..OwnerPolicy::default() };
+        prop_assert_eq!(policy.offered(None).asks, site.is_some() || host.is_some() || hours.is_some());
+        let mut ledger = ledger_of(policy, 4);
+        let ask_of = |number: u64, (user, node, first, amount, start, hours): (u64, usize, u32, u64, i64, u64)| Ask {
+            user, node: ["n1", "n2"][node], number, first, amount, start: 2_000 + 3_600 * start, duration: 3_600 * hours, ..ASK
+        };
+        for (number, raw) in (10..).zip(before) {
+            let of = ask_of(number, raw);
+            let _ = ask(&mut ledger, at(10), of, of.hold());
+        }
+        let of = ask_of(1, asked);
+        let SiteRequest::Hold(held) = of.hold() else { unreachable!() };
+        let standing = match ask(&mut ledger, at(20), of, SiteRequest::Standing(held.authorization.clone())) {
+            SiteAnswer::Standing(standing) => standing,
+            other => panic!("{other:?}"),
+        };
+        let (grant, mut schedule) = (&held.grants[0], Schedule::default());
+        let host = ledger.hosts().find(|books| books.host().id == *grant.host()).unwrap().host().clone();
+        standing.restrict(&host, &mut schedule, Time(20));
+        let is_left = standing.denial.is_none()
+            && standing.longest.is_none_or(|longest| grant.window.duration() <= longest)
+            && schedule.admits(&host.capacity, grant.window, &grant.amounts).is_ok();
+        match ask(&mut ledger, at(30), of, of.hold()) {
+            SiteAnswer::Held { .. } => prop_assert!(is_left, "{:?}", standing),
+            SiteAnswer::Refused(Refusal { reason: RefusalReason::NotAllowed(denial), .. }) => prop_assert!(!is_left, "{}", denial),
+            SiteAnswer::Refused(Refusal { reason: RefusalReason::NotEnough { .. } | RefusalReason::HeldByAnother { .. }, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn who_is_denied_is_told_so_and_who_has_not_signed_is_told_nothing() {
+    let mut ledger =
+        ledger_of(OwnerPolicy { deny: [testing::public(1).fingerprint()].into(), ..OwnerPolicy::default() }, 1);
+    let mut denial = |of: Ask, signed_for: &'static str| {
+        let SiteRequest::Hold(held) = (Ask { node: signed_for, ..of }).hold() else { unreachable!() };
+        match ask(&mut ledger, at(10), of, SiteRequest::Standing(held.authorization)) {
+            SiteAnswer::Standing(standing) => standing.denial.map(|denial| denial.rule),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(denial(ASK, "n1"), Some(Rule::OwnerDeny));
+    assert_eq!(denial(Ask { user: 2, ..ASK }, "n1"), None);
+    assert_eq!(denial(Ask { user: 2, ..ASK }, "n2"), Some(Rule::EntryPoint), "signed for another node");
 }

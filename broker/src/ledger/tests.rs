@@ -376,6 +376,7 @@ proptest! {
             site: id("site"), name: String::new(), sequence: 1, time_to_live_s: 9, contact: None, hosts: Default::default(),
             uplink: None, quotes: false, addresses: Vec::new(),
             features: Default::default(),
+            offer: Default::default(),
         };
         let mut view = SiteView::new(advert, Millis(0), Millis(1));
         view.receive_snapshot(ledger.snapshot(at(0)), Millis(0));

@@ -50,7 +50,7 @@ impl std::iter::Sum for Amount {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AmountError {
     /// No number at the start, or something that is not a unit behind it.
-    #[error("{resource}={text}: expected {expected}")]
+    #[error("{resource}={text}: expected {expected}{}", meant.as_ref().map_or_else(String::new, |meant| format!("; say {meant}")))]
     Malformed {
         /// The resource.
         resource: String,
@@ -58,6 +58,8 @@ pub enum AmountError {
         text: String,
         /// What would have been understood.
         expected: &'static str,
+        /// What may have been meant, where the unit is another's.
+        meant: Option<String>,
     },
     /// The number is finer than the base unit.
     #[error("{resource}={text}: finer than the base unit ({unit})")]
@@ -88,7 +90,12 @@ pub fn parse_amount(resource: &ResourceName, text: &str) -> Result<Amount, Amoun
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let expected = expected_form(resource);
-    let malformed = || AmountError::Malformed { resource: resource.to_string(), text: text.to_owned(), expected };
+    let malformed = || AmountError::Malformed {
+        resource: resource.to_string(),
+        text: text.to_owned(),
+        expected,
+        meant: meant(resource, number, unit.trim()),
+    };
     // (numerator, denominator) that turn one written unit into base units
     let (multiply, divide, base_unit): (u128, u128, &'static str) = match (resource.as_str(), unit.trim_start()) {
         ("cpu", "") => (1000, 1, "millicore"),
@@ -123,6 +130,25 @@ pub fn parse_amount(resource: &ResourceName, text: &str) -> Result<Amount, Amoun
     match u64::try_from(scaled / scale) {
         Ok(amount) if amount <= Amount::MAX.0 => Ok(Amount(amount)),
         _ => Err(too_large()),
+    }
+}
+
+/// The amount in a unit that is read, of one in a unit that is written like it elsewhere.
+fn meant(resource: &ResourceName, number: &str, unit: &str) -> Option<String> {
+    if !number.bytes().next()?.is_ascii_digit() {
+        return None;
+    }
+    let folded = unit.to_ascii_lowercase();
+    match (resource.as_str(), folded.as_str()) {
+        ("memory" | "disk", _) => {
+            let letter = folded.chars().next().filter(|letter| "kmgtp".contains(*letter))?;
+            let is_unit = ["", "b", "i", "ib"].contains(&&folded[1..]);
+            is_unit.then(|| format!("{number}{}iB", letter.to_ascii_uppercase()))
+        }
+        ("cpu", "c" | "cpu" | "cpus" | "core" | "cores") => Some(number.to_owned()),
+        ("mhz", "mhz") => Some(format!("{number}MHz")),
+        ("mhz", "ghz") => Some(format!("{number}GHz")),
+        _ => None,
     }
 }
 
@@ -206,6 +232,32 @@ mod tests {
         assert!(matches!(parse("memory", "1KiB"), Err(AmountError::TooFine { .. })));
         assert!(matches!(parse("cpu", "99999999999999999999"), Err(AmountError::TooLarge { .. })));
         assert!(matches!(parse("cpu", &"9".repeat(400)), Err(AmountError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn a_unit_of_others_is_answered_with_the_one_that_is_read() {
+        for (resource, text, said) in [
+            ("memory", "4GB", "say 4GiB"),
+            ("memory", "4G", "say 4GiB"),
+            ("memory", "1.5 gb", "say 1.5GiB"),
+            ("disk", "500mb", "say 500MiB"),
+            ("disk", "2Ti", "say 2TiB"),
+            ("memory", "512kib", "say 512KiB"),
+            ("cpu", "4cores", "say 4"),
+            ("mhz", "2.4ghz", "say 2.4GHz"),
+        ] {
+            let told = parse(resource, text).unwrap_err().to_string();
+            assert!(
+                told.starts_with(&format!("{resource}={text}: expected ")) && told.ends_with(&format!("; {said}")),
+                "{told}"
+            );
+        }
+        for (resource, text) in
+            [("memory", "40"), ("memory", "GB"), ("memory", "4Gallons"), ("gpu", "two"), ("memory", "4é")]
+        {
+            let told = parse(resource, text).unwrap_err().to_string();
+            assert!(!told.contains("; say"), "{told}");
+        }
     }
 
     proptest! {

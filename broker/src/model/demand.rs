@@ -9,6 +9,7 @@ use crate::model::{
     amount::Amount,
     host::{Host, Speed},
     ids::{HostId, SeatNumber, SiteId},
+    needs::Needs,
     resources::{Amounts, Attributes, ResourceName, amount_of},
     scale::{Factor, Scale},
     time::Span,
@@ -65,6 +66,7 @@ pub struct Demand {
     pub(super) factor: Option<Factor>,
     /// See [`Demand::is_of_shape`].
     pub(super) is_of_shape: bool,
+    pub(super) needs: Needs,
 }
 
 impl Demand {
@@ -231,6 +233,12 @@ impl Demand {
         self.is_of_shape
     }
 
+    /// What it needs of the nodes of its sites, which says nothing of their hosts.
+    #[must_use]
+    pub fn needs(&self) -> &Needs {
+        &self.needs
+    }
+
     /// The least that a host must be and have to serve any of these, which are shapes of one request, at any factor, for as many hosts as
     /// the largest needs; for whoever looks for hosts.
     pub(crate) fn widest<'d>(shapes: impl Iterator<Item = &'d Demand>) -> Option<Demand> {
@@ -326,6 +334,8 @@ pub enum Unmet {
     Attribute(String, String),
     /// It is slower than this.
     Speed(Speed),
+    /// Its owner gives no seats longer than this.
+    Length(Span),
     /// The capacity is below this minimum.
     Minimum(ResourceName, Amount),
 }

@@ -9,6 +9,8 @@ pub mod cost;
 pub mod demand;
 pub mod host;
 pub mod ids;
+pub mod needs;
+pub mod offered;
 pub mod plan;
 pub mod reason;
 pub mod request;

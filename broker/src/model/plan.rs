@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{
     cost::Cost,
     ids::{HostId, SeatNumber, ShapeNumber, SiteId},
-    reason::{NearestMiss, Reason},
+    reason::{CutCounts, NearestMiss, Reason},
     request::ObjectiveKind,
     resources::Amounts,
     scale::Factor,
@@ -207,6 +207,17 @@ impl PlanOutcome {
         let nearest = NearestMiss { start, hosts_available: 0, short: Vec::new(), cuts: Vec::new() };
         let reason = Reason::SearchLimit { asked: asked as u64, nearest };
         PlanOutcome::Rejected(Rejection { reason, start_proven: false })
+    }
+
+    /// The same with what has cut the hosts that the planner was not even given.
+    #[must_use]
+    pub fn with_cut(self, before: &CutCounts) -> PlanOutcome {
+        match self {
+            PlanOutcome::Rejected(Rejection { reason, start_proven }) => {
+                PlanOutcome::Rejected(Rejection { reason: reason.with_cut(before), start_proven })
+            }
+            allocated @ PlanOutcome::Allocated(_) => allocated,
+        }
     }
 
     /// The plan, if there is one.

@@ -14,7 +14,7 @@ use crate::model::{
     ids::SiteId,
     resources::ResourceName,
     tariff::Parts,
-    time::{Span, Time},
+    time::{Span, Time, Window},
 };
 
 /// How many hosts each constraint of phase I cut; a host is counted once, at the first constraint it fails.
@@ -28,25 +28,43 @@ pub struct CutCounts {
     pub speed: u64,
     /// By resource whose capacity is below `d_i`, `memory>=8GiB`.
     pub resources: Vec<(String, u64)>,
+    /// By what their site does not do for the request, in words; these come before all others but the candidates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<(String, u64)>,
+    /// Whose owners give no seats so long.
+    #[serde(default)]
+    pub length: u64,
+    /// Whose owners give this user nothing, by rules about users.
+    #[serde(default)]
+    pub users: u64,
 }
 
 impl CutCounts {
     /// Counts `hosts` hosts that lack this.
     pub fn add(&mut self, unmet: Unmet, hosts: u64) {
-        fn count(counts: &mut Vec<(String, u64)>, key: String, hosts: u64) {
-            match counts.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, count)) => *count += hosts,
-                None => counts.push((key, hosts)),
-            }
-        }
         match unmet {
             Unmet::Candidates => self.candidates += hosts,
             Unmet::Attribute(key, value) => count(&mut self.attributes, format!("{key}={value}"), hosts),
             Unmet::Speed(_) => self.speed += hosts,
+            Unmet::Length(_) => self.length += hosts,
             Unmet::Minimum(name, least) => {
                 count(&mut self.resources, format!("{name}>={}", format_amount(&name, least)), hosts);
             }
         }
+    }
+
+    /// Counts `hosts` hosts of sites that do not do what the request needs, as these words say of their owner or program.
+    pub fn add_of_sites(&mut self, words: String, hosts: u64) {
+        count(&mut self.sites, words, hosts);
+    }
+
+    /// What their sites do not do, for the end of a sentence.
+    fn words_of_sites(&self) -> String {
+        let of_site = |(words, hosts): &(String, u64)| {
+            let noun = if *hosts == 1 { "host" } else { "hosts" };
+            format!("; {hosts} {noun}: {words}")
+        };
+        self.sites.iter().map(of_site).collect()
     }
 
     fn words(&self) -> String {
@@ -54,12 +72,23 @@ impl CutCounts {
         let attributes = self.attributes.iter().map(|(pair, hosts)| format!("{pair} {hosts}"));
         let resources = self.resources.iter().map(|(least, hosts)| format!("per_host.{least} {hosts}"));
         let all = one("candidates", self.candidates).into_iter().chain(attributes).chain(one("speed", self.speed));
-        all.chain(resources).collect::<Vec<_>>().join(", ")
+        all.chain(resources)
+            .chain(one("rules of owners about users", self.users))
+            .chain(one("the longest reservation of their owners (max_duration)", self.length))
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+fn count(counts: &mut Vec<(String, u64)>, key: String, hosts: u64) {
+    match counts.iter_mut().find(|(known, _)| *known == key) {
+        Some((_, count)) => *count += hosts,
+        None => counts.push((key, hosts)),
     }
 }
 
 /// What keeps hosts from a start, beside what is booked on them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// The request's deadline: a seat would end after it.
@@ -72,16 +101,32 @@ pub enum Limit {
     Share(Parts),
     /// The request's limit of sites: none so few have hosts enough.
     SitesMax(u64),
+    /// The times of the owner, at this site: a seat would lie outside. When the next one begins and ends, if any is known.
+    Offered(SiteId, Option<Window>),
+    /// The owner's longest seat: it would be longer.
+    Longest(Span),
 }
 
 impl Limit {
-    fn words(self, show_time: &dyn Fn(Time) -> String) -> String {
-        match self {
+    fn words(&self, show_time: &dyn Fn(Time) -> String) -> String {
+        match *self {
             Limit::Deadline(deadline) => format!("deadline {}", show_time(deadline)),
             Limit::Notice(least) => format!("least notice {least}"),
             Limit::Horizon(horizon) => format!("horizon {horizon}"),
             Limit::Share(Parts(share)) => format!("share {} %", f64::from(share) / 10.0),
             Limit::SitesMax(most) => format!("sites_max {most}"),
+            Limit::Offered(ref site, Some(Window { start, end })) if end >= Time::MAX => {
+                format!("site {site} offers its hosts only from {} on:", show_time(start))
+            }
+            Limit::Offered(ref site, Some(Window { start, end })) => {
+                format!(
+                    "site {site} offers its hosts only at its owner's times, next from {} to {}:",
+                    show_time(start),
+                    show_time(end)
+                )
+            }
+            Limit::Offered(ref site, None) => format!("site {site} offers no hosts from then on:"),
+            Limit::Longest(longest) => format!("the owner's longest reservation {longest}"),
         }
     }
 }
@@ -168,6 +213,15 @@ pub enum Reason {
         /// What cut the others.
         cut: CutCounts,
     },
+    /// Phase I: enough hosts satisfy the minima and attributes, but too few of them have a schedule that is known.
+    SchedulesUnknown {
+        /// Hosts that satisfy them, at least.
+        suit: u64,
+        /// Those of them whose schedule is not known.
+        unknown: u64,
+        /// N.
+        asked: u64,
+    },
     /// Phase II: even the N largest hosts together lack capacity.
     Capacity {
         /// The resource.
@@ -237,11 +291,41 @@ impl Reason {
         one.unwrap_or(Reason::Shapes(reasons))
     }
 
+    /// The same with what has cut the hosts that a planner was not even given, where there were too few of them.
+    #[must_use]
+    pub fn with_cut(self, before: &CutCounts) -> Reason {
+        match self {
+            Reason::TooFewHosts { found, asked, cut } if cut == CutCounts::default() => {
+                Reason::TooFewHosts { found, asked, cut: before.clone() }
+            }
+            Reason::Shapes(reasons) => {
+                Reason::Shapes(reasons.into_iter().map(|reason| reason.with_cut(before)).collect())
+            }
+            other => other,
+        }
+    }
+
+    /// The same where `unknown` more hosts satisfy the minima and attributes, whose schedules are not known.
+    #[must_use]
+    pub fn beside_unknown(self, unknown: u64) -> Reason {
+        match self {
+            Reason::TooFewHosts { found, asked, .. } if unknown > 0 && found + unknown >= asked => {
+                Reason::SchedulesUnknown { suit: found + unknown, unknown, asked }
+            }
+            Reason::TooFewHosts { found, asked, cut } => Reason::TooFewHosts { found: found + unknown, asked, cut },
+            Reason::Shapes(reasons) => {
+                Reason::of_shapes(reasons.into_iter().map(|reason| reason.beside_unknown(unknown)).collect())
+            }
+            reason => reason,
+        }
+    }
+
     /// A stable name of the kind of reason; of several, of the first.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Reason::TooFewHosts { .. } => "too_few_hosts",
+            Reason::SchedulesUnknown { .. } => "schedules_unknown",
             Reason::Capacity { .. } => "capacity",
             Reason::NoWindow { .. } => "no_window",
             Reason::Uplink { .. } => "uplink",
@@ -270,8 +354,13 @@ impl Reason {
             Reason::TooFewHosts { found, asked, cut } => {
                 let cuts = cut.words();
                 let cuts = if cuts.is_empty() { cuts } else { format!("; hosts cut by {cuts}") };
-                format!("{found} of {asked} hosts satisfy the minima and attributes{cuts}")
+                let of_sites = cut.words_of_sites();
+                format!("{found} of {asked} hosts satisfy the minima and attributes{of_sites}{cuts}")
             }
+            Reason::SchedulesUnknown { suit, unknown, asked } => format!(
+                "{suit} hosts suit, {asked} are asked for, and the schedule of {unknown} of them is not known (yet): \
+                 kolo sites and kolo doctor say why"
+            ),
             Reason::Capacity { resource, needed, best } => format!(
                 "{resource}: {} asked in sum, the largest hosts together have {}",
                 format_amount(resource, *needed),
@@ -322,5 +411,26 @@ impl Reason {
     #[must_use]
     pub fn detail(&self) -> String {
         self.detail_with(|time| format!("{} s", time.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_suit_are_told_from_hosts_whose_schedule_is_known() {
+        let too_few = |found, asked| Reason::TooFewHosts { found, asked, cut: CutCounts::default() };
+        let words = |reason: Reason, unknown| reason.beside_unknown(unknown).detail();
+        assert_eq!(words(too_few(0, 5), 0), "0 of 5 hosts satisfy the minima and attributes");
+        assert_eq!(words(too_few(0, 5), 3), "3 of 5 hosts satisfy the minima and attributes");
+        let unknown = too_few(2, 5).beside_unknown(4);
+        assert_eq!(unknown.code(), "schedules_unknown");
+        assert!(
+            unknown.detail().starts_with("6 hosts suit, 5 are asked for, and the schedule of 4 of them is not known")
+        );
+        let of_shapes = Reason::Shapes(vec![too_few(0, 5), too_few(0, 9)]).beside_unknown(6);
+        assert!(of_shapes.detail().contains("shape 1 of 2: 6 hosts suit"), "{}", of_shapes.detail());
+        assert!(of_shapes.detail().contains("shape 2 of 2: 6 of 9 hosts satisfy"), "{}", of_shapes.detail());
     }
 }

@@ -159,14 +159,15 @@ impl Request {
     /// `t_C`). A start before `arrival` is impossible, so the earliest start is never before it.
     ///
     /// # Errors
-    /// [`RequestError::WindowEndsBeforeStart`] when the latest start has already passed.
+    /// [`RequestError::WindowPassed`] when the latest start has already passed.
     pub fn starts(&self, arrival: Time, default_reach: Span) -> Result<(Time, Time), RequestError> {
         let StartWindow { earliest, latest, deadline } = self.window;
         let earliest = earliest.unwrap_or(arrival).max(arrival);
         let key = if latest.is_none() && deadline.is_some() { "deadline" } else { "latest" };
         let latest = latest.or(deadline).unwrap_or_else(|| (earliest + default_reach).min(Time::MAX));
         if latest < earliest {
-            return Err(RequestError::WindowEndsBeforeStart { key, earliest, latest });
+            // The earliest start as written is not behind it.
+            return Err(RequestError::WindowPassed { key, latest, now: arrival });
         }
         Ok((earliest, latest))
     }
@@ -358,7 +359,8 @@ mod tests {
         assert_eq!(request.starts(Time(100), Span(50)), Ok((Time(100), Time(150))));
         let request = read(r#"{"hosts":1,"duration":10,"earliest":20,"latest":120}"#).unwrap();
         assert_eq!(request.starts(Time(100), Span(50)), Ok((Time(100), Time(120))));
-        assert!(request.starts(Time(121), Span(50)).is_err());
+        let passed = request.starts(Time(121), Span(50)).unwrap_err();
+        assert_eq!(passed.to_string(), "latest: 1970-01-01 00:02:00 UTC is past, it is 1970-01-01 00:02:01 UTC");
         let request = read(r#"{"hosts":1,"duration":10,"deadline":400}"#).unwrap();
         assert_eq!(request.starts(Time(100), Span(50)), Ok((Time(100), Time(400))));
         assert!(request.starts(Time(401), Span(50)).unwrap_err().to_string().starts_with("deadline: "));

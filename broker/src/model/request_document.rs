@@ -12,6 +12,7 @@ use crate::model::{
     demand::{Demand, Length},
     host::Speed,
     ids::{HostId, RequestId},
+    needs::{ImageName, Need, Needs},
     request_error::RequestError,
     resources::{Amounts, Attributes, ResourceName},
     scale::Scale,
@@ -156,6 +157,12 @@ pub struct RequestDocument {
     /// How far all amounts and the length together may be scaled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<Scale>,
+    /// What the nodes of all its sites give to commands.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub needs: BTreeSet<Need>,
+    /// The image that its commands run in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageName>,
 }
 
 // As serde calls it.
@@ -298,6 +305,7 @@ pub(super) fn checked_demand(document: RequestDocument) -> Result<Demand, Reques
         scale,
         factor: None,
         is_of_shape: false,
+        needs: Needs { of_node: document.needs, image: document.image },
     })
 }
 

@@ -91,14 +91,24 @@ pub enum RequestError {
         value: i64,
     },
     /// The window ends before it starts.
-    #[error("{key}: {latest} is before earliest ({earliest})", latest = .latest.0, earliest = .earliest.0)]
+    #[error("{key}: {} is before earliest ({})", .latest.in_utc(), .earliest.in_utc())]
     WindowEndsBeforeStart {
         /// `latest` or `deadline`.
         key: &'static str,
-        /// Given or default earliest start.
+        /// Given earliest start.
         earliest: Time,
         /// Given latest start, or deadline.
         latest: Time,
+    },
+    /// The window is over.
+    #[error("{key}: {} is past, it is {}", .latest.in_utc(), .now.in_utc())]
+    WindowPassed {
+        /// `latest` or `deadline`.
+        key: &'static str,
+        /// Given latest start, or deadline.
+        latest: Time,
+        /// When it was looked at.
+        now: Time,
     },
     /// An amount is above [`Amount::MAX`], or a total above what N hosts can be asked for.
     #[error("{key}.{resource}: {amount} is larger than any amount ({max})", max = Amount::MAX.0)]
@@ -150,6 +160,7 @@ impl RequestError {
             RequestError::AmountTooLarge { key, resource, .. } => format!("{key}.{resource}"),
             RequestError::Length { key, .. }
             | RequestError::WindowEndsBeforeStart { key, .. }
+            | RequestError::WindowPassed { key, .. }
             | RequestError::TimeOutOfRange { key, .. }
             | RequestError::BesideShapes { key }
             | RequestError::TooMany { key, .. } => (*key).to_owned(),

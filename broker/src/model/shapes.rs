@@ -133,6 +133,8 @@ pub(super) fn as_document(demand: Demand, others: &[Demand]) -> RequestDocument 
         slack: demand.slack,
         traffic: demand.traffic,
         scale: demand.scale,
+        needs: demand.needs.of_node,
+        image: demand.needs.image,
         shapes,
         ..RequestDocument::default()
     }

@@ -153,15 +153,11 @@ impl Conditions {
         Some(capacity.iter().map(|(name, amount)| (name.clone(), rest(amount))).collect())
     }
 
-    /// What the owner of a host with this capacity keeps back at `now`: all of it before the least notice and after the horizon, and what is
-    /// above the share at any time.
-    #[must_use]
-    pub fn kept_back(&self, capacity: &Amounts, now: Time) -> Vec<(Window, Amounts)> {
+    /// When nobody who asks at `now` can have a host: before the least notice, and after the horizon.
+    pub fn closed(&self, now: Time) -> impl Iterator<Item = Window> {
         let before = Window { start: now, end: now + self.notice_min };
-        let after = self.horizon.map(|horizon| Window { start: now + horizon, end: Time::MAX });
-        let always = self.above_share(capacity).map(|above| (Window { start: now, end: Time::MAX }, above));
-        let whole = [Some(before), after].into_iter().flatten().map(|window| (window, capacity.clone()));
-        whole.chain(always).filter(|(window, _)| window.start < window.end).collect()
+        let after = self.horizon.map(|horizon| Window { start: now + horizon, end: Time(2 * Time::MAX.0) });
+        [Some(before), after].into_iter().flatten().filter(|window| window.start < window.end)
     }
 
     /// In thousandths, what a seat costs of its price when it is asked for at `now` and starts at `start`.

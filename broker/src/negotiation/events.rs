@@ -50,6 +50,8 @@ pub enum Event {
     },
     /// The user cancels the request.
     Cancel,
+    /// The command that it was reserved for has ended with this exit code, and its user gives back the rest.
+    GiveBack(u8),
     /// Check at once whether the reservation is whole, and repair it if not.
     Check,
     /// All requests of its batch are held, or further.

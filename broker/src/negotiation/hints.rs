@@ -1,4 +1,4 @@
-//! What refusals and quotes have shown of hosts and uplinks: newer schedules than discovery knew, newer tariffs, smaller uplinks.
+//! What refusals and quotes have shown of hosts and uplinks: newer schedules than discovery knew, newer tariffs and rules, smaller uplinks.
 //!
 //! Invariant: of a schedule the newest version that was shown counts, of a tariff the last one. Schedules are of hosts that attempts have
 //! named, tariffs of these and of hosts that were found.
@@ -9,15 +9,16 @@ use std::{
     sync::Arc,
 };
 
-use super::found::{Found, FoundHost};
+use super::found::{Found, FoundHost, Owners};
 use crate::{
     amount::Amount,
     host::Host,
     ids::{HostId, SiteId},
+    offered::Offered,
     protocol::{HostState, LedgerVersion, Refusal, RefusalReason},
     schedule::Schedule,
     tariff::Tariff,
-    time::Window,
+    time::{Time, Window},
     uplinks::{Uplink, Uplinks},
 };
 
@@ -26,8 +27,17 @@ use crate::{
 pub(super) struct Hints {
     states: BTreeMap<(SiteId, HostId), (LedgerVersion, HostState)>,
     tariffs: BTreeMap<(SiteId, HostId), Arc<Tariff>>,
+    /// The rules of owners that were believed, and those that a refusal has shown in their place.
+    offers: BTreeMap<SiteId, Newer>,
     /// What an uplink carries, where its advert may be older than that.
     links: BTreeMap<SiteId, (LedgerVersion, Amount)>,
+}
+
+/// Rules of an owner.
+#[derive(Debug, Clone)]
+struct Newer {
+    believed: Option<Arc<Offered>>,
+    shown: Arc<Offered>,
 }
 
 impl Hints {
@@ -50,6 +60,11 @@ impl Hints {
         }
         // The uplink too.
         self.remember_states(site, version, refusal.hosts, hosts_max.saturating_add(1));
+        if let RefusalReason::NotOffered { offer, .. } = &refusal.reason {
+            let believed = found.into_iter().flat_map(|found| &found.hosts).find(|found| found.site == *site);
+            let newer = Newer { believed: believed.map(|found| found.offer.clone()), shown: offer.clone() };
+            self.offers.insert(site.clone(), newer);
+        }
         let RefusalReason::PriceChanged { host, tariff } = refusal.reason else { return };
         let here: Vec<&FoundHost> =
             found.into_iter().flat_map(|found| &found.hosts).filter(|found| found.site == *site).collect();
@@ -94,6 +109,38 @@ impl Hints {
         }
     }
 
+    /// Whether these are the rules of the site's owner that are known already.
+    pub fn has_offer(&self, site: &SiteId, offer: &Arc<Offered>, found: Option<&Found>) -> bool {
+        let found = found.into_iter().flat_map(|found| &found.hosts).find(|found| found.site == *site);
+        found.is_some_and(|found| self.offer_of(found) == offer)
+    }
+
+    /// What was shown counts until others hear of newer rules.
+    fn offer_of<'h>(&'h self, found: &'h FoundHost) -> &'h Arc<Offered> {
+        let newer = self.offers.get(&found.site);
+        let newer = newer.filter(|newer| newer.believed.as_ref().is_none_or(|believed| *believed == found.offer));
+        newer.map_or(&found.offer, |newer| &newer.shown)
+    }
+
+    /// The schedules of hosts as they were shown last, perhaps with the holds of others, with what their owners do not promise to anybody
+    /// who asks at `now`.
+    pub fn offered<'h>(
+        &'h self,
+        hosts: impl Iterator<Item = &'h FoundHost>,
+        with_holds: bool,
+        now: Time,
+    ) -> Vec<Cow<'h, Schedule>> {
+        let mut owners = Owners::at(now);
+        let one = |found: &'h FoundHost| {
+            owners.restrict(
+                self.schedule(found, with_holds),
+                &self.host(found),
+                (self.offer_of(found), found.standing.as_deref()),
+            )
+        };
+        hosts.map(one).collect()
+    }
+
     /// The links of the sites of the hosts found, perhaps with the holds of others.
     pub fn uplinks(&self, found: &Found, with_holds: bool) -> Uplinks {
         let shown_at: BTreeMap<&SiteId, LedgerVersion> =
@@ -110,7 +157,7 @@ impl Hints {
     }
 
     /// Its schedule as it was shown last, perhaps with the holds of others.
-    pub fn schedule<'h>(&'h self, found: &'h FoundHost, with_holds: bool) -> Cow<'h, Schedule> {
+    fn schedule<'h>(&'h self, found: &'h FoundHost, with_holds: bool) -> Cow<'h, Schedule> {
         match self.states.get(&(found.site.clone(), found.host.id.clone())) {
             Some((version, state)) if *version >= found.version => {
                 let mut schedule = Cow::Borrowed(&state.schedule);

@@ -18,7 +18,7 @@ pub const MAX_ENTRIES: usize = 64;
 /// One pass through phases I to V.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// M: this many times N hosts were asked for.
+    /// M: the schedules of this many times N hosts were asked for, where they were not known.
     pub multiplier: u32,
     /// Hosts asked for.
     pub asked_hosts: usize,
@@ -28,6 +28,9 @@ pub struct Round {
     pub known_hosts: usize,
     /// Hosts left out because their schedules could not be fetched.
     pub without_schedule: usize,
+    /// Hosts that fit, and whose schedules are not known and were not asked for.
+    #[serde(default)]
+    pub left_out: usize,
     /// What each constraint cut.
     pub cut: CutCounts,
     /// Its result.

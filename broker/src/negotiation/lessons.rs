@@ -11,6 +11,7 @@ use crate::{
     ids::SiteId,
     protocol::{HostState, LedgerVersion, Refusal, RefusalReason},
     time::{Millis, Window},
+    trust::Denial,
 };
 
 /// A site that has refused so often to give more than a share of it is left out: it shows of the hosts asked for only which are
@@ -19,6 +20,9 @@ const SHARE_REFUSALS_MAX: u32 = 3;
 
 /// A site that has refused so often because of its price is left out.
 const PRICE_REFUSALS_MAX: u32 = 4;
+
+/// A site that has refused so often by rules that it had just changed is left out.
+const RULE_REFUSALS_MAX: u32 = 4;
 
 /// A site that was busy is asked again after the shortest wait, doubled so often.
 const BUSY_DOUBLINGS: u32 = 4;
@@ -61,6 +65,8 @@ pub(super) struct Lessons {
     limited_by: Option<(SiteId, String)>,
     /// How often each site has refused so.
     share_refusals: BTreeMap<SiteId, u32>,
+    /// How often each site has refused by rules that had changed.
+    rule_refusals: BTreeMap<SiteId, u32>,
     /// How often each site has refused because of its price.
     price_refusals: BTreeMap<SiteId, u32>,
     /// Sites that have been busy once.
@@ -141,6 +147,11 @@ impl Lessons {
         }
     }
 
+    /// Leaves out a site whose owner gives the user nothing.
+    pub fn exclude_denied(&mut self, site: SiteId, denial: &Denial) {
+        self.excluded.insert(site, Exclusion::Refused(denial.to_string()));
+    }
+
     /// Leaves out a site that did not answer.
     pub fn exclude_silent(&mut self, site: &SiteId) {
         self.excluded.insert(site.clone(), Exclusion::Silent);
@@ -176,6 +187,16 @@ impl Lessons {
                 // One that shows nothing new would refuse again.
                 if *refusals >= PRICE_REFUSALS_MAX || self.hints.has_tariff(site, (host, tariff), found) {
                     self.excluded.insert(site.clone(), Exclusion::Refused(refusal.reason.to_string()));
+                }
+                self.learned = Some(Learned::Free);
+                false
+            }
+            RefusalReason::NotOffered { denial, offer } => {
+                let refusals = self.rule_refusals.entry(site.clone()).or_default();
+                *refusals += 1;
+                // Rules that the plan has minded would be broken again.
+                if *refusals >= RULE_REFUSALS_MAX || self.hints.has_offer(site, offer, found) {
+                    self.excluded.insert(site.clone(), Exclusion::Refused(denial.to_string()));
                 }
                 self.learned = Some(Learned::Free);
                 false

@@ -10,7 +10,7 @@ use crate::{
     host::{Host, Speed},
     ids::{HostId, SeatNumber},
     protocol::{FoundBooking, HostState, Refusal, RefusalReason, SiteAnswer, SiteRequest},
-    reason::{CutCounts, Reason},
+    reason::Reason,
     request::Request,
     resources::{Amounts, ResourceName},
     schedule::Schedule,
@@ -46,7 +46,9 @@ fn linked_host(of: &str, id: &str, speed: u32) -> FoundHost {
             speed: Speed::try_from(speed).unwrap(),
             tariff: Default::default(),
         },
-        schedule: Schedule::default(),
+        schedule: Default::default(),
+        offer: Default::default(),
+        standing: None,
         version: version(0),
     }
 }
@@ -62,10 +64,8 @@ impl Run {
         let found = Found {
             hosts: sites.iter().map(host).filter(serves).collect(),
             uplinks: sites.iter().map(link).collect(),
-            quoting: Default::default(),
             known_hosts: 9,
-            without_schedule: 0,
-            cut: CutCounts::default(),
+            ..Found::default()
         };
         self.negotiation.handle(at(now), Event::Found(found), &mut ());
         self.drain();
@@ -206,10 +206,8 @@ fn an_uplink_that_shrinks_leaves_hosts_that_serve_again() {
                 .map(|(name, mbps, mbps_used)| (site(name), Uplink::with_schedule(Amount(mbps), &used(mbps_used))))
                 .into_iter()
                 .collect(),
-            quoting: Default::default(),
             known_hosts: 9,
-            without_schedule: 0,
-            cut: CutCounts::default(),
+            ..Found::default()
         };
         run.negotiation.handle(at(now), Event::Found(found), &mut ());
         run.drain();

@@ -277,6 +277,7 @@ impl Negotiation {
             Event::Found(found) => self.on_found(now, found, observer),
             Event::Answer { site, attempt, purpose, answer } => self.on_answer(now, &site, attempt, purpose, answer),
             Event::Cancel => self.on_cancel(now),
+            Event::GiveBack(exit_code) => self.on_given_back(now, exit_code),
             Event::Check if !self.watch.is_asking() => self.watch_now(now),
             Event::Check => {}
             Event::AllHeld => self.on_all_held(now),
@@ -338,6 +339,13 @@ impl Negotiation {
     /// The next thing to do, until none is left.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
+    }
+
+    fn on_given_back(&mut self, now: Now, exit_code: u8) {
+        if !matches!(self.state, State::Closed { .. }) {
+            self.record.exit_code = Some(exit_code);
+        }
+        self.on_cancel(now);
     }
 
     fn on_cancel(&mut self, now: Now) {

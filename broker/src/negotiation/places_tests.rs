@@ -37,7 +37,8 @@ fn find(run: &mut Run, hosts: &[(&str, &str, u64)]) {
             speed: Speed::REFERENCE,
             tariff: Default::default(),
         };
-        FoundHost { site: site(of), host, schedule, version: version(7) }
+        let (site, schedule) = (site(of), schedule.into());
+        FoundHost { site, host, schedule, version: version(7), offer: Default::default(), standing: None }
     };
     let hosts = hosts.iter().map(found).collect();
     let found = Found { hosts, known_hosts: 9, without_schedule: 0, cut: CutCounts::default(), ..Found::default() };

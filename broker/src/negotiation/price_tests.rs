@@ -51,7 +51,8 @@ impl Run {
                 speed: Speed::REFERENCE,
                 tariff: tariff(*price),
             };
-            FoundHost { site: site(name), host, schedule, version: version(0) }
+            let (site, schedule, offer) = (site(name), schedule.into(), Arc::default());
+            FoundHost { site, host, schedule, version: version(0), offer, standing: None }
         };
         let (hosts, uplinks) = (sites.iter().map(host).collect(), Default::default());
         let found = Found {

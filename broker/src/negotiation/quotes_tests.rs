@@ -39,7 +39,9 @@ fn find(run: &mut Run, now: u64, sites: &[&str], quoting: &[&str]) {
             speed: Speed::REFERENCE,
             tariff: Default::default(),
         },
-        schedule: Schedule::default(),
+        schedule: Default::default(),
+        offer: Default::default(),
+        standing: None,
         version: version(0),
     };
     let quoting = quoting.iter().map(|name| site(name)).collect();

@@ -89,6 +89,9 @@ pub struct RequestRecord {
     /// The receipts of the sites that have confirmed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<KeptReceipt>,
+    /// How the command ended that it was reserved for, where its user has given back the rest because of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
     /// The rounds and attempts so far.
     pub history: History,
 }
@@ -147,6 +150,7 @@ impl RequestRecord {
             earlier_successor: None,
             dues: Vec::new(),
             receipts: Vec::new(),
+            exit_code: None,
             history: History::default(),
         }
     }
@@ -329,7 +333,7 @@ pub enum Failure {
     /// Hosts that could have served did not answer.
     #[error(
         "only {found} of {asked} hosts can be reached; {silent_sites} sites did not answer, \
-         {without_schedule} more hosts fit but their schedule could not be had"
+         {without_schedule} more hosts fit but their schedule could not be had (kolo sites says why)"
     )]
     Unreachable {
         /// Hosts that can be reached.

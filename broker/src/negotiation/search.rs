@@ -2,7 +2,8 @@
 //! give up.
 //!
 //! A pure state machine: [`Search::find`] says what discovery is asked, [`Search::on_found`] what follows from its answer.
-//! Invariant: a search ends. It doubles the number of hosts until it has seen all or `m_max` is reached, and looks again at most
+//! Invariant: a search ends. It plans on all hosts whose schedules are known; it doubles the number of others that are asked until it has
+//! seen all or `m_max` is reached, looks beyond the hosts that are known once, and looks again at most
 //! [`MISSED_FINDS_MAX`] times for schedules that could not be fetched.
 
 use std::{borrow::Cow, collections::BTreeSet};
@@ -11,7 +12,6 @@ use rand::{Rng, RngExt};
 
 use super::{
     Excluded, Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, WithoutBudget,
-    found::offered,
     lessons::{Holds, Lessons},
     quotes::Proposal,
 };
@@ -74,7 +74,7 @@ impl Problem {
             asked: demand.seats() as u64,
             cut: found.cut.clone(),
         };
-        Reason::of_shapes(self.shapes.iter().map(|(_, demand)| too_few(demand)).collect())
+        found.reason(Reason::of_shapes(self.shapes.iter().map(|(_, demand)| too_few(demand)).collect()))
     }
 
     /// What is left of one shape: the seats with these numbers.
@@ -122,7 +122,7 @@ pub(super) struct Search {
     /// Whether it prefers those of the sites with most processors free.
     spreads: bool,
     started: Millis,
-    /// Discovery is asked for this many times as many hosts as are needed.
+    /// Of hosts whose schedules are not known this many times as many are asked as are needed.
     multiplier: u32,
     /// Discovery searches beyond the hosts that it knows: only when these do not suffice.
     is_thorough: bool,
@@ -227,6 +227,9 @@ impl Search {
         let avoid = &self.problem.avoid;
         if !avoid.is_empty() {
             found.hosts.retain(|host| !avoid.contains(&(host.site.clone(), host.host.id.clone())));
+        }
+        for (site, denial) in found.leave_out_denied() {
+            self.lessons.exclude_denied(site, &denial);
         }
         (self.planned_on, self.replans) = (None, 0);
         if found.hosts.len() < self.problem.seats_min() {
@@ -366,7 +369,7 @@ impl Search {
             return Outcome::Failed(Failure::Refused { site: site.clone(), detail: detail.to_owned() });
         }
         let silent_sites = self.lessons.excluded().count();
-        if silent_sites == 0 && found.without_schedule == 0 {
+        if silent_sites == 0 && found.without_schedule + found.left_out == 0 {
             return Outcome::Rejected { reason, start_proven: true };
         }
         Outcome::Failed(Failure::Unreachable {
@@ -397,8 +400,7 @@ impl Search {
             let hosts: Vec<Cow<'_, Host>> = found.hosts.iter().map(|host| this.lessons.hints().host(host)).collect();
             let hosts: Vec<(&SiteId, &Host)> =
                 found.hosts.iter().zip(&hosts).map(|(found, host)| (&found.site, &**host)).collect();
-            let schedules = found.hosts.iter().map(|host| this.lessons.hints().schedule(host, with_holds)).collect();
-            let schedules = offered(&hosts, schedules, now.utc);
+            let schedules = this.lessons.hints().offered(found.hosts.iter(), with_holds, now.utc);
             let candidates: Vec<Candidate<'_>> = hosts
                 .iter()
                 .zip(&schedules)
@@ -448,11 +450,10 @@ impl Search {
         let seats: BTreeSet<(&SiteId, &HostId)> = plan.seats.iter().map(|seat| (&seat.site, seat.host())).collect();
         let hosts = found.hosts.iter().filter(|found| seats.contains(&(&found.site, &found.host.id)));
         let hosts: Vec<&FoundHost> = hosts.collect();
-        let schedules = hosts.iter().map(|host| self.lessons.hints().schedule(host, false)).collect();
+        let schedules = self.lessons.hints().offered(hosts.iter().copied(), false, self.planned_at);
         let known: Vec<Cow<'_, Host>> = hosts.iter().map(|host| self.lessons.hints().host(host)).collect();
         let hosts: Vec<(&SiteId, &Host)> =
             hosts.into_iter().zip(&known).map(|(found, host)| (&found.site, &**host)).collect();
-        let schedules = offered(&hosts, schedules, self.planned_at);
         let candidate = |((site, host), schedule)| Candidate { site, host, schedule };
         let chosen: Vec<Candidate<'_>> =
             hosts.into_iter().zip(schedules.iter().map(Cow::as_ref)).map(candidate).collect();
@@ -462,17 +463,18 @@ impl Search {
         phases::efficiency_on(&self.job(&demand, None, plan.start), &chosen, plan.start)
     }
 
-    /// These hosts give no plan: searches beyond the known hosts, then among twice as many, until there are no more.
+    /// These hosts give no plan: asks twice as many of those whose schedules are not known, until there are no more, and searches beyond
+    /// the known hosts.
     fn widen_or_reject(&mut self, found: &Found, settings: &NegotiationSettings, rejection: Rejection) -> Next {
         let set: BTreeSet<_> = found.hosts.iter().map(|found| (found.site.clone(), found.host.id.clone())).collect();
-        let asked = self.hosts_to_ask_for();
         let is_named = self.problem.wanted.candidates().is_some();
         let is_hopeless = matches!(rejection.reason, Reason::WindowPassed { .. });
-        if !is_named && !is_hopeless && !self.is_thorough && set.len() < asked {
-            self.is_thorough = true;
+        let is_short = is_named || found.left_out == 0;
+        let enough = self.problem.wanted.seats().saturating_mul(settings.planner.m_max as usize);
+        if is_short && !is_named && !is_hopeless && !self.is_thorough && set.len() < enough {
+            (self.is_thorough, self.multiplier) = (true, settings.planner.m_max);
             return Next::Find;
         }
-        let is_short = is_named || set.len() < asked;
         if is_short
             && !is_hopeless
             && let Some(wait) = self.look_again(found, settings)
@@ -487,7 +489,7 @@ impl Search {
             }
             let Rejection { reason, start_proven } = rejection;
             // Hosts without a known schedule might have served.
-            let start_proven = start_proven && (is_hopeless || found.without_schedule == 0);
+            let start_proven = start_proven && (is_hopeless || found.without_schedule + found.left_out == 0);
             return Next::End(Outcome::Rejected { reason, start_proven });
         };
         self.last_set = set;
@@ -502,6 +504,7 @@ impl Search {
             found_hosts: found.hosts.len(),
             known_hosts: found.known_hosts,
             without_schedule: found.without_schedule,
+            left_out: found.left_out,
             cut: found.cut.clone(),
             outcome,
             without_budget: None,

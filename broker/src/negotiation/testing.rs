@@ -1,6 +1,6 @@
 //! What tests of negotiations share: one with all that it wants done, and answers of sites.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::*;
 use crate::{
@@ -86,7 +86,9 @@ pub(super) fn host_of(name: &str) -> FoundHost {
             speed: crate::host::Speed::REFERENCE,
             tariff: Default::default(),
         },
-        schedule: Schedule::default(),
+        schedule: Arc::default(),
+        offer: Default::default(),
+        standing: None,
         version: version(0),
     }
 }
@@ -175,7 +177,7 @@ impl Run {
     }
 
     pub(super) fn find_with(&mut self, now: u64, sites: &[&str], schedule: &Schedule, without_schedule: usize) {
-        let hosts = sites.iter().map(|name| FoundHost { schedule: schedule.clone(), ..host_of(name) });
+        let hosts = sites.iter().map(|name| FoundHost { schedule: Arc::new(schedule.clone()), ..host_of(name) });
         self.find_hosts(now, hosts.collect(), without_schedule);
     }
 

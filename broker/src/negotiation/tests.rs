@@ -300,6 +300,34 @@ fn after_a_crash_a_decided_try_is_confirmed_again_and_an_open_request_starts_aga
 }
 
 #[test]
+fn what_was_not_asked_for_its_schedule_is_asked_before_a_no() {
+    let window = Window { start: Time(0), end: Time(90_000) };
+    let mut full = Schedule::default();
+    full.add(window, &Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(CAPACITY))]));
+    let found = |sites: &[&str], left_out| {
+        let hosts = sites.iter().map(|name| FoundHost { schedule: full.clone().into(), ..host_of(name) });
+        Found { hosts: hosts.collect(), known_hosts: 9, left_out, ..Found::default() }
+    };
+    let mut run = Run::new(record(), false);
+    let mut counts = Vec::new();
+    let names = ["a", "b", "c", "d", "e"];
+    // Each find shows one more site, until none is left out; then hosts are looked for that are not known yet.
+    for (shown, left_out) in [(2, 3), (3, 2), (4, 1), (5, 0), (5, 0)] {
+        run.negotiation.handle(at(10), Event::Found(found(&names[..shown], left_out)), &mut ());
+        run.drain();
+        let asked = run.outputs.iter().find_map(|output| match output {
+            Output::Find { count, enough, .. } => Some((*count, *enough)),
+            _ => None,
+        });
+        counts.extend(asked);
+    }
+    assert_eq!(counts, [(12, 2), (24, 2), (48, 2), (48, 48)]);
+    let Stage::Closed { outcome: Outcome::Rejected { start_proven: true, .. }, .. } = run.negotiation.stage() else {
+        panic!("{:?}", run.negotiation.stage())
+    };
+}
+
+#[test]
 fn two_crashes_in_a_row_never_give_out_the_number_of_a_try_twice() {
     let mut numbers = Vec::new();
     let mut on_disk = record();

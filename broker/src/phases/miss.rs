@@ -6,14 +6,16 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use super::{
+    Candidate,
     bounds::Picker,
     problem::{Problem, SiteLimit},
 };
 use crate::{
     amount::Amount,
     reason::{Limit, NearestMiss},
+    schedule::Occupancy,
     tariff::Parts,
-    time::Time,
+    time::{Span, Time, Window},
 };
 
 /// So many limits are named that keep hosts from a start.
@@ -130,6 +132,33 @@ fn limit_of(problem: &Problem<'_>, start: Time, host: usize) -> Option<Limit> {
     if start.0 > latest && latest != i64::MIN {
         return Some(Limit::Deadline(Time(latest + length)));
     }
+    let Candidate { site, schedule, .. } = *problem.hosts[host];
+    if let Some(longest) = schedule.longest().filter(|longest| length.unsigned_abs() > longest.0) {
+        return Some(Limit::Longest(longest));
+    }
+    limit_of_conditions(problem, start, host).or_else(|| {
+        let is_open = schedule.is_open(Window::starting(start, Span(length.unsigned_abs())));
+        let next = || schedule.closed().and_then(|closed| next_offered(closed, start));
+        (!is_open).then(|| Limit::Offered(site.clone(), next()))
+    })
+}
+
+/// The first time that ends after `start` and is not closed.
+fn next_offered(closed: &Occupancy, start: Time) -> Option<Window> {
+    let mut open = None;
+    for (time, closed) in closed.segments(Window { start, end: Time(2 * Time::MAX.0) }) {
+        match open {
+            None if closed == Amount::ZERO => open = Some(time),
+            Some(from) if closed > Amount::ZERO => return Some(Window { start: from, end: time }),
+            _ => {}
+        }
+    }
+    open.map(|from| Window { start: from, end: Time::MAX })
+}
+
+/// Which of the conditions of its tariff keeps a host from a start.
+fn limit_of_conditions(problem: &Problem<'_>, start: Time, host: usize) -> Option<Limit> {
+    let length = problem.lengths[host];
     let (now, conditions) = (problem.asked_at?, &problem.hosts[host].host.tariff.conditions);
     if start < now + conditions.notice_min {
         return Some(Limit::Notice(conditions.notice_min));

@@ -4,7 +4,10 @@
 //! Invariant: hosts are ordered by site and host id and distinct, whatever order they were given in; every host could
 //! satisfy the minima if it were empty. Amounts are at most [`Amount::MAX`], so sums over N hosts fit `i64`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{
     Candidate, Job,
@@ -58,8 +61,10 @@ pub(crate) struct Problem<'a> {
     occupancy: Vec<Option<&'a Occupancy>>,
     /// What occupies resources of which something was taken since they were gathered, by the same index.
     taken: BTreeMap<usize, Occupancy>,
-    /// For seats that take hosts whole: when anything of each host is used. It is the column after the resources.
-    busy: Option<Vec<Occupancy>>,
+    /// When each host cannot be had, whatever is asked of it: when its owner does not offer it, and for seats that take hosts whole when
+    /// anything of it is used. It is the column after the resources, where any host has such times.
+    blocked: Option<Vec<Cow<'a, Occupancy>>>,
+    is_exclusive: bool,
     /// The limit of the number of sites, if there is one.
     pub sites: Option<SiteLimit>,
     /// The links of the sites, for seats that talk to each other. They last equally long: see [`Problem::set_length`].
@@ -134,7 +139,9 @@ impl<'a> Problem<'a> {
         let is_exclusive = demand.is_exclusive();
         // What limits the starts of a request that asks nothing of the hosts needs a column to be noted in.
         let is_limited = job.deadline.is_some() || demand.traffic().is_some();
-        if is_exclusive || (resources.is_empty() && is_limited) {
+        let is_closed = candidates.iter().any(|candidate| candidate.schedule.closed().is_some());
+        let is_blocked = is_exclusive || is_closed;
+        if is_blocked || (resources.is_empty() && is_limited) {
             minimum.push(0);
             needed.push(0);
             is_binding.push(false);
@@ -144,7 +151,12 @@ impl<'a> Problem<'a> {
             .iter()
             .flat_map(|candidate| resources.iter().map(|name| candidate.schedule.occupancy(name)))
             .collect();
-        let busy = is_exclusive.then(|| hosts.iter().map(|candidate| candidate.schedule.busy()).collect());
+        let blocked = |candidate: &&'a Candidate<'a>| match candidate.schedule.closed() {
+            _ if is_exclusive => Cow::Owned(candidate.schedule.busy()),
+            Some(closed) => Cow::Borrowed(closed),
+            None => Cow::Owned(Occupancy::default()),
+        };
+        let blocked = is_blocked.then(|| hosts.iter().map(blocked).collect());
         let lengths: Vec<i64> =
             hosts.iter().map(|candidate| demand.length_on(candidate.host).0.cast_signed()).collect();
         let latest =
@@ -166,7 +178,8 @@ impl<'a> Problem<'a> {
             cut,
             occupancy,
             taken: BTreeMap::new(),
-            busy,
+            blocked,
+            is_exclusive,
             sites,
             links,
             costs: None,
@@ -184,12 +197,15 @@ impl<'a> Problem<'a> {
         self.costs = is_priced.then(|| Costs::new(job, &self.hosts, &self.lengths, &self.resources, shares));
     }
 
-    /// Makes all seats last `length`. Hosts on which a seat by itself would take longer, by `own`, are never available.
+    /// Makes all seats last `length`. Hosts on which a seat by itself would take longer, by `own`, are never available, nor are those
+    /// whose owners do not give so long seats.
     pub fn set_length(&mut self, job: &Job<'_>, own: &[i64], length: i64) {
         let last = job.deadline.map_or(i64::MAX, |deadline| deadline.0 - length);
         self.lengths.fill(length);
         self.length_max = length;
-        self.latest = own.iter().map(|own| if *own <= length { last } else { i64::MIN }).collect();
+        let gives = |host: &Candidate<'_>| host.schedule.longest().is_none_or(|most| length.unsigned_abs() <= most.0);
+        let latest = |(own, host): (&i64, &&Candidate<'_>)| if *own <= length && gives(host) { last } else { i64::MIN };
+        self.latest = own.iter().zip(&self.hosts).map(latest).collect();
         self.set_costs(job);
     }
 
@@ -200,7 +216,7 @@ impl<'a> Problem<'a> {
 
     /// Whether every seat takes its host whole.
     pub fn is_exclusive(&self) -> bool {
-        self.busy.is_some()
+        self.is_exclusive
     }
 
     /// From a start to the end of the longest seat.
@@ -231,7 +247,7 @@ impl<'a> Problem<'a> {
                 let index = host * resources + column;
                 self.taken.get(&index).or(self.occupancy[index])
             }
-            resources if column == resources => self.busy.as_ref().map(|busy| &busy[host]),
+            resources if column == resources => self.blocked.as_ref().map(|blocked| &*blocked[host]),
             _ => None,
         }
     }
@@ -253,10 +269,10 @@ impl<'a> Problem<'a> {
             taken.add(seat.window, amount_of(capacity, name));
             taken.add(seat.window, amount_of(&seat.amounts, name));
         }
-        if let Some(busy) = &mut self.busy
+        if let Some(blocked) = &mut self.blocked
             && capacity.values().any(|amount| *amount > Amount::ZERO)
         {
-            busy[host].add(seat.window, Amount(1));
+            blocked[host].to_mut().add(seat.window, Amount(1));
         }
         Some(host)
     }
@@ -345,7 +361,8 @@ impl<'a> Problem<'a> {
             asked_at: self.asked_at,
             occupancy: Vec::new(),
             taken: BTreeMap::new(),
-            busy: None,
+            blocked: None,
+            is_exclusive: false,
             sites: self.sites.clone(),
             links: None,
             costs: None,
@@ -384,10 +401,15 @@ fn capacities<'a>(
     let width = minimum.len();
     let mut capacity = Vec::with_capacity(hosts.len() * width);
     let mut cut = vec![0; resources.len()];
-    let (mut too_slow, longest) = (0, Span::MAX);
+    let (mut too_slow, mut too_long, longest) = (0, 0, Span::MAX);
     hosts.retain(|candidate| {
-        if demand.length_on(candidate.host) > longest {
+        let length = demand.length_on(candidate.host);
+        if length > longest {
             too_slow += 1;
+            return false;
+        }
+        if candidate.schedule.longest().is_some_and(|longest| length > longest) {
+            too_long += 1;
             return false;
         }
         let filled = capacity.len();
@@ -402,7 +424,7 @@ fn capacities<'a>(
     });
     hosts.truncate(MAX_POOL);
     capacity.truncate(hosts.len() * width);
-    let mut counts = CutCounts { speed: too_slow, ..CutCounts::default() };
+    let mut counts = CutCounts { speed: too_slow, length: too_long, ..CutCounts::default() };
     for ((name, least), hosts) in resources.iter().zip(minimum).zip(cut).filter(|(_, hosts)| *hosts > 0) {
         counts.add(Unmet::Minimum(name.clone(), Amount(least.unsigned_abs())), hosts);
     }

@@ -15,7 +15,7 @@ use crate::{
 pub struct Settings {
     /// Effort of requests that ask for none.
     pub effort: Effort,
-    /// M of the first round of phase I, at least 1: it asks for M N hosts.
+    /// M of the first round of phase I, at least 1: the schedules of M N hosts are asked for where they are not known.
     pub m_init: u32,
     /// The largest M, at least `m_init`.
     pub m_max: u32,
@@ -28,7 +28,7 @@ pub struct Settings {
 impl Default for Settings {
     /// The source settles on 3 for the first M (section 3.4.3) and leaves the largest open. Here it is 24, three
     /// doublings: beyond 24 hosts for each one asked a request hardly ever becomes solvable, but every round costs all
-    /// sites that are asked.
+    /// sites that are asked. What is known costs nothing, and is all planned on.
     fn default() -> Self {
         Settings { effort: Effort::Balanced, m_init: 3, m_max: 24, default_reach: Span(24 * 3600), spread: false }
     }

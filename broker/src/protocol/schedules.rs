@@ -4,7 +4,7 @@
 //! in use, so that a thousand of them take no more room than one, and a seat that moves from one to another changes nothing. Invariant: a
 //! host that has a schedule of its own is not counted in its class; a host that is neither named nor of a class is free.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -99,8 +99,8 @@ pub struct ClassSchedules {
 /// The schedules of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SiteSchedules {
-    /// That of the uplink is under [`HostId::uplink`].
-    by_host: BTreeMap<HostId, Schedule>,
+    /// That of the uplink is under [`HostId::uplink`]. Shared with the plans that rest on them.
+    by_host: BTreeMap<HostId, Arc<Schedule>>,
     by_class: BTreeMap<HostId, ClassSchedules>,
 }
 
@@ -123,19 +123,20 @@ impl SiteSchedules {
         hosts: impl IntoIterator<Item = (HostId, Schedule)>,
         classes: impl IntoIterator<Item = (HostId, ClassSchedules)>,
     ) -> SiteSchedules {
-        let by_host = hosts.into_iter().filter(|(_, schedule)| !schedule.is_empty()).collect();
+        let used = hosts.into_iter().filter(|(_, schedule)| !schedule.is_empty());
+        let by_host = used.map(|(host, schedule)| (host, Arc::new(schedule))).collect();
         SiteSchedules { by_host, by_class: classes.into_iter().collect() }
     }
 
     /// The hosts with a schedule of their own, and the uplink.
     pub fn hosts(&self) -> impl Iterator<Item = (&HostId, &Schedule)> {
-        self.by_host.iter()
+        self.by_host.iter().map(|(host, schedule)| (host, &**schedule))
     }
 
     /// The schedule of a host that is told by its name, or of the uplink.
     #[must_use]
     pub fn host(&self, host: &HostId) -> Option<&Schedule> {
-        self.by_host.get(host)
+        self.by_host.get(host).map(|schedule| &**schedule)
     }
 
     /// The classes that are told by count.
@@ -143,11 +144,19 @@ impl SiteSchedules {
         self.by_class.iter()
     }
 
+    /// Those of hosts and those of classes, to be changed without making any of them empty.
+    pub(super) fn parts_mut(
+        &mut self,
+    ) -> (&mut BTreeMap<HostId, Arc<Schedule>>, &mut BTreeMap<HostId, ClassSchedules>) {
+        (&mut self.by_host, &mut self.by_class)
+    }
+
     /// How many steps all schedules have. A set of amounts of a class counts as [`USE_STEPS`] more, and as many for each amount, since it
     /// takes as much memory.
     #[must_use]
     pub fn len(&self) -> usize {
-        let of_hosts = self.by_host.values().flat_map(Schedule::occupancies).map(|(_, occupancy)| occupancy.len());
+        let of_hosts =
+            self.by_host.values().flat_map(|schedule| schedule.occupancies()).map(|(_, occupancy)| occupancy.len());
         let of_uses = |class: &ClassSchedules| class.used.uses().map(|(used, _)| steps_of_use(used)).sum::<usize>();
         let of_classes = self.by_class.values().map(|class| class.used.len() + of_uses(class));
         of_hosts.chain(of_classes).sum()
@@ -162,16 +171,16 @@ impl SiteSchedules {
     /// The schedule of a host. Of one that is counted in its class it is that of the freest host of it that was not looked at before, since
     /// any of them can be that one as long as its seats have not begun.
     #[must_use]
-    pub fn next_of(&self, host: &Host, left: &mut ClassesLeft) -> Cow<'_, Schedule> {
+    pub fn next_of(&self, host: &Host, left: &mut ClassesLeft) -> Arc<Schedule> {
         if let Some(own) = self.by_host.get(&host.id) {
-            return Cow::Borrowed(own);
+            return own.clone();
         }
-        let Some(left) = self.left_of(host, left) else { return Cow::Owned(Schedule::default()) };
+        let Some(left) = self.left_of(host, left) else { return Arc::default() };
         if left.free > 0 {
             left.free -= 1;
-            return Cow::Owned(Schedule::default());
+            return Arc::default();
         }
-        Cow::Owned(left.used.pop().unwrap_or_default())
+        Arc::new(left.used.pop().unwrap_or_default())
     }
 
     /// Leaves out a host that is known to be in use; of one that is counted in its class the schedule of which most is used.
@@ -219,7 +228,7 @@ impl SiteSchedules {
         }
         match change {
             ScheduleChange::Host(HostChange { host, amounts, kind, .. }) => {
-                let schedule = self.by_host.entry(host.clone()).or_default();
+                let schedule = Arc::make_mut(self.by_host.entry(host.clone()).or_default());
                 let is_possible = match kind {
                     ChangeKind::Added => {
                         schedule.add(window, amounts);
@@ -243,7 +252,7 @@ impl SiteSchedules {
     /// Drops what is before `time`.
     pub fn forget_before(&mut self, time: Time) {
         self.by_host.retain(|_, schedule| {
-            schedule.forget_before(time);
+            Arc::make_mut(schedule).forget_before(time);
             !schedule.is_empty()
         });
         self.by_class.values_mut().for_each(|class| class.used.forget_before(time));

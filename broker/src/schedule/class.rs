@@ -84,6 +84,30 @@ impl ClassOccupancy {
         spread.schedules
     }
 
+    /// What has never less hosts in use, each of them with never less: see [`Occupancy::coarsened`].
+    #[must_use]
+    pub fn coarsened(&self, from: Time, group: usize) -> ClassOccupancy {
+        self.uses().map(|(used, hosts)| (used.clone(), hosts.coarsened(from, group))).collect()
+    }
+
+    /// The hosts in use as if each had the largest of all amounts in use.
+    #[must_use]
+    pub fn with_one_use(&self) -> ClassOccupancy {
+        let mut largest = Amounts::new();
+        let mut hosts = Occupancy::default();
+        for (used, counted) in self.uses() {
+            for (name, amount) in used {
+                let known = largest.entry(name.clone()).or_default();
+                *known = (*known).max(*amount);
+            }
+            let (steps, ends) = (counted.steps(), counted.steps().into_iter().skip(1).map(|(time, _)| time));
+            for ((start, count), end) in steps.into_iter().zip(ends.chain([Time(i64::MAX)])) {
+                hosts.add(Window { start, end }, count);
+            }
+        }
+        [(largest, hosts)].into_iter().collect()
+    }
+
     /// How many steps it has.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -105,8 +129,8 @@ impl ClassOccupancy {
     }
 }
 
-/// Most work that a spread is worth: a step of a schedule is [`LOOKS`], as many looks at one host or use are one. So it has no more steps than
-/// a site may tell.
+/// Most work that a spread is worth: a step of a schedule is [`LOOKS`], as many looks at one host or use are one. So it has at most a
+/// quarter of a million steps.
 const WORK_MAX: usize = 1 << 22;
 const LOOKS: usize = 16;
 

@@ -15,7 +15,7 @@ mod segments;
 mod tests;
 mod wire;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 pub(crate) use self::extremes::Extremes;
 use self::occupancy::Builder;
@@ -30,10 +30,14 @@ use crate::{
     time::{Span, Time, Window},
 };
 
-/// The schedule of one host: an [`Occupancy`] by resource. A resource without one is free at all times.
+/// The schedule of one host: an [`Occupancy`] by resource. A resource without one is free at all times. A planner's has also what its
+/// owner does not offer to anybody ([`Schedule::close`]); that of a ledger and on the wire has not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schedule {
     occupancies: BTreeMap<ResourceName, Occupancy>,
+    /// 1 where the host cannot be had, whatever is asked of it. Hosts of a site share it.
+    closed: Option<Arc<Occupancy>>,
+    longest: Option<Span>,
 }
 
 impl Schedule {
@@ -60,14 +64,53 @@ impl Schedule {
         self.occupancies.iter()
     }
 
-    /// When anything at all is used: 1 where some resource is, 0 elsewhere.
+    /// Makes the host one that cannot be had at these times, nor for longer than this.
+    pub fn close(&mut self, closed: Option<Arc<Occupancy>>, longest: Option<Span>) {
+        (self.closed, self.longest) = (closed.filter(|closed| !closed.is_empty()), longest);
+    }
+
+    /// When the host cannot be had, whatever is asked of it: 1 there, 0 elsewhere. `None` when it always can.
     #[must_use]
-    pub fn busy(&self) -> Occupancy {
-        let mut times: Vec<Time> =
-            self.occupancies().flat_map(|(_, occupancy)| occupancy.iter()).map(|(t, _)| t).collect();
+    pub fn closed(&self) -> Option<&Occupancy> {
+        self.closed.as_deref()
+    }
+
+    /// The longest seat that its owner gives, if there is a limit.
+    #[must_use]
+    pub fn longest(&self) -> Option<Span> {
+        self.longest
+    }
+
+    /// The times at which anything changes, in order.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Time> {
+        let occupancies = self.occupancies.values().chain(self.closed());
+        let mut times: Vec<Time> = occupancies.flat_map(Occupancy::iter).map(|(time, _)| time).collect();
         times.sort_unstable();
         times.dedup();
-        let is_used = |at| self.occupancies().any(|(_, occupancy)| occupancy.used_at(at) > Amount::ZERO);
+        times
+    }
+
+    /// Whether a seat of such `amounts` can be had: they fit, and its owner offers the host all through the window and for so long.
+    #[must_use]
+    pub fn offers(&self, capacity: &Amounts, window: Window, amounts: &Amounts) -> bool {
+        self.longest.is_none_or(|longest| window.duration() <= longest)
+            && self.is_open(window)
+            && self.admits(capacity, window, amounts).is_ok()
+    }
+
+    /// Whether its owner offers the host all through the window.
+    #[must_use]
+    pub fn is_open(&self, window: Window) -> bool {
+        self.closed().is_none_or(|closed| closed.peak(window) == Amount::ZERO)
+    }
+
+    /// When anything at all is used, or the host cannot be had: 1 there, 0 elsewhere.
+    #[must_use]
+    pub fn busy(&self) -> Occupancy {
+        let times = self.changes();
+        let is_used =
+            |at| self.occupancies.values().chain(self.closed()).any(|occupancy| occupancy.used_at(at) > Amount::ZERO);
         let mut busy = Builder::new(times.len());
         for at in times {
             // Ascending times cannot be refused.
@@ -98,6 +141,23 @@ impl Schedule {
     pub fn add(&mut self, window: Window, amounts: &Amounts) {
         for (name, amount) in amounts.iter().filter(|(_, amount)| **amount > Amount::ZERO) {
             self.add_one(name, window, *amount);
+        }
+    }
+
+    /// Makes at least as much of a resource used as `floor` says.
+    pub(crate) fn raise(&mut self, name: &ResourceName, floor: &Occupancy) {
+        let used = self.occupancies.get(name).cloned().unwrap_or_default();
+        let mut times: Vec<Time> = used.iter().chain(floor.iter()).map(|(time, _)| time).collect();
+        times.sort_unstable();
+        times.dedup();
+        let mut raised = Builder::new(times.len());
+        for at in times {
+            // Ascending times of schedules cannot be refused, and amounts saturate where owners over-commit.
+            let _ = raised.push(at, used.used_at(at).max(floor.used_at(at)).min(Amount::MAX));
+        }
+        let raised = raised.finish();
+        if !raised.is_empty() {
+            self.occupancies.insert(name.clone(), raised);
         }
     }
 
@@ -163,7 +223,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// The earliest start in `[from, latest]` at which `amounts` fit for `duration`, all resources at once.
+    /// The earliest start in `[from, latest]` at which `amounts` fit for `duration`, all resources at once, and its owner offers the host.
     #[must_use]
     pub fn earliest_fit(
         &self,
@@ -173,7 +233,11 @@ impl Schedule {
         from: Time,
         latest: Time,
     ) -> Option<Time> {
-        let mut fits = Vec::with_capacity(amounts.len());
+        if self.longest.is_some_and(|longest| duration > longest) {
+            return None;
+        }
+        let mut fits = Vec::with_capacity(amounts.len() + 1);
+        fits.extend(self.closed().map(|closed| closed.fit(Amount::ZERO, duration)));
         for (name, asked) in amounts.iter().filter(|(_, amount)| **amount > Amount::ZERO) {
             let limit = Amount(amount_of(capacity, name).0.checked_sub(asked.0)?);
             if let Some(occupancy) = self.occupancies.get(name) {
@@ -193,10 +257,18 @@ impl Schedule {
         Some(start)
     }
 
+    /// What has never less in use: see [`Occupancy::coarsened`].
+    #[must_use]
+    pub fn coarsened(&self, from: Time, group: usize) -> Schedule {
+        let occupancies = self.occupancies.iter();
+        let occupancies = occupancies.map(|(name, one)| (name.clone(), one.coarsened(from, group))).collect();
+        Self { occupancies, ..self.clone() }
+    }
+
     /// Whether all is free at all times.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.occupancies.values().all(Occupancy::is_empty)
+        self.closed.is_none() && self.longest.is_none() && self.occupancies.values().all(Occupancy::is_empty)
     }
 
     /// Drops what is before `t`; every value from `t` on is unchanged, before it the use becomes zero.
@@ -211,6 +283,6 @@ impl Schedule {
 impl From<BTreeMap<ResourceName, Occupancy>> for Schedule {
     fn from(mut occupancies: BTreeMap<ResourceName, Occupancy>) -> Self {
         occupancies.retain(|_, occupancy| !occupancy.is_empty());
-        Self { occupancies }
+        Self { occupancies, ..Self::default() }
     }
 }

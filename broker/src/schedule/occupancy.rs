@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Most steps that are accepted from outside for one occupancy.
-pub const MAX_STEPS: usize = 1_000_000;
+pub const MAX_STEPS: usize = 4_000_000;
 /// The latest end of a valid window, hence the latest time of a step.
 pub(super) const TIME_LIMIT: Time = Time(2 * Time::MAX.0);
 
@@ -51,6 +51,35 @@ impl Occupancy {
             builder.push(*time, *amount)?;
         }
         Ok(builder.finish())
+    }
+
+    /// Takes in `steps` that follow those that are there; see [`Occupancy::from_steps`].
+    ///
+    /// # Errors
+    /// A [`ScheduleError`] as there, the index counted from the first step of all; then some of the steps may be there.
+    pub fn append(&mut self, steps: &[(Time, Amount)]) -> Result<(), ScheduleError> {
+        let mut builder = Builder::after(std::mem::take(self));
+        let appended = steps.iter().try_for_each(|(time, amount)| builder.push(*time, *amount));
+        *self = builder.finish();
+        appended
+    }
+
+    /// The same before `from`; of the later steps each `group` are one, with the largest use of them from the first on. So never less is
+    /// used than here, and from the last step on just as much.
+    #[must_use]
+    pub fn coarsened(&self, from: Time, group: usize) -> Occupancy {
+        let steps = self.steps();
+        let (near, far) = steps.split_at(steps.partition_point(|(time, _)| *time < from));
+        let mut builder = Builder::new(near.len() + far.len() / group.max(1) + 2);
+        let (far, last) = far.split_at(far.len().saturating_sub(1));
+        let far = far.chunks(group.max(1));
+        let largest = |group: &[(Time, Amount)]| Some((group.first()?.0, group.iter().map(|(_, used)| *used).max()?));
+        let near = near.iter().copied();
+        for (time, used) in near.chain(far.filter_map(largest)).chain(last.iter().copied()) {
+            // Ascending times are not refused, nor amounts that some host has.
+            let _ = builder.push(time, used.min(Amount::MAX));
+        }
+        builder.finish()
     }
 
     /// Adds `amount` during `window`; nothing happens when the window is empty.
@@ -322,6 +351,13 @@ impl Builder {
             before: Time(-1),
             count: 0,
         }
+    }
+
+    /// A builder whose steps follow those of an occupancy.
+    fn after(occupancy: Occupancy) -> Self {
+        let count = occupancy.len();
+        let before = occupancy.blocks.last().and_then(|block| block.steps.last()).map_or(Time(-1), |step| step.time);
+        Self { full: occupancy.blocks, open: Vec::new(), before, count }
     }
 
     /// Checks and appends one step; see [`Occupancy::from_steps`].

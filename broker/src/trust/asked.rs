@@ -118,7 +118,7 @@ fn check_host(needs: &HostNeeds<'_>, (site, host): (&SiteId, &Host), grant: &Gra
             return Err(Denial::new(Rule::SpeedMin, detail));
         }
         // The name was checked, and amounts above the capacity find no room.
-        Some(Unmet::Candidates | Unmet::Minimum(..)) | None => {}
+        Some(Unmet::Candidates | Unmet::Minimum(..) | Unmet::Length(_)) | None => {}
     }
     if needs.demand().is_exclusive() && grant.amounts != host.capacity {
         return Err(Denial::new(Rule::Exclusive, format!("host {id} is not taken whole, as the user asked")));

@@ -105,6 +105,8 @@ rules! {
     LapsedHolds = "lapsed-holds",
     /// The owner is not emptying the site.
     Draining = "draining",
+    /// The site knows what its owner runs there.
+    OwnWork = "own-work",
 }
 
 impl std::fmt::Display for Rule {

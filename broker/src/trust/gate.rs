@@ -16,6 +16,7 @@ use super::{
 use crate::{
     host::Host,
     ids::{HostId, SiteId, tail_of},
+    offered::{Breach, Offered},
     protocol::{HoldRequest, hull},
     time::{Span, Time, Window},
 };
@@ -61,6 +62,8 @@ pub struct Gate {
     owner: Option<PublicKey>,
     /// Whether nothing more is promised.
     is_draining: bool,
+    /// Whether the ledger has the owner's own work: without it, what seems free may be in use.
+    is_own_work_known: bool,
     revocations: Revocations,
     chains: Cache<Chain, Arc<Holder>>,
     requests: Cache<SignedText, Arc<RequestStatement>>,
@@ -108,6 +111,7 @@ impl Gate {
             policy,
             owner: None,
             is_draining: false,
+            is_own_work_known: true,
             revocations: Revocations::default(),
             chains: Cache::new(CHAINS.0, CHAINS.1),
             requests: Cache::new(REQUESTS.0, REQUESTS.1),
@@ -140,6 +144,17 @@ impl Gate {
     /// Begins or ends to empty the site. What is promised stays.
     pub fn set_draining(&mut self, is_draining: bool) {
         self.is_draining = is_draining;
+    }
+
+    /// Says whether the ledger has the owner's own work. Nothing is promised until it has; what is promised stays.
+    pub fn set_own_work_known(&mut self, is_known: bool) {
+        self.is_own_work_known = is_known;
+    }
+
+    /// Whether the owner lets the site promise anything: it is not being emptied, and knows the owner's own work.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.is_draining && self.is_own_work_known
     }
 
     /// Whether the user is the site's owner.
@@ -307,14 +322,30 @@ impl Gate {
         if self.is_draining {
             return Err(Denial::new(Rule::Draining, "the owner is emptying the site"));
         }
-        check_reach(Rule::OwnerMaxReach, self.policy.max_reach, window, now)?;
-        match self.policy.hours.filter(|hours| !hours.contain(window)) {
-            Some(hours) => Err(Denial::new(Rule::OwnerHours, format!("only within {hours}"))),
-            None => Ok(()),
+        if !self.is_own_work_known {
+            return Err(Denial::new(Rule::OwnWork, "the site does not know yet what its owner runs there"));
         }
+        Gate::check_offered(&Offered { longest: None, ..self.policy.offered(None) }, window, now)
     }
 
-    fn check_policy(&self, permit: &Permit, window: Window, now: Time) -> Result<(), Denial> {
+    /// Whether this is offered at all, to whomever.
+    fn check_offered(offered: &Offered, window: Window, now: Time) -> Result<(), Denial> {
+        let denial = |breach: Breach| {
+            let (rule, asked) = match breach {
+                Breach::Longest(_) => (Rule::OwnerMaxDuration, format!("{} asked, ", window.duration())),
+                Breach::Reach(_) => (Rule::OwnerMaxReach, String::new()),
+                Breach::Spans(_) => (Rule::OwnerHours, String::new()),
+            };
+            Denial::new(rule, format!("{asked}{breach}"))
+        };
+        offered.check(window, now).map_err(denial)
+    }
+
+    /// Whether the owner's rules let this user have anything here.
+    ///
+    /// # Errors
+    /// The first rule that is against it.
+    pub fn check_user(&self, permit: &Permit) -> Result<(), Denial> {
         let policy = &self.policy;
         let names = |list| OwnerPolicy::names(list, &permit.name, (&permit.user, &permit.account));
         if policy.allow.as_ref().is_some_and(|allow| !names(allow)) {
@@ -323,11 +354,13 @@ impl Gate {
         if names(&policy.deny) {
             return Err(Denial::new(Rule::OwnerDeny, format!("user {} is not allowed", permit.name)));
         }
-        let duration = window.duration();
-        if let Some(longest) = policy.max_duration.filter(|longest| duration > *longest) {
-            let detail = format!("{duration} asked, at most {longest} are allowed");
-            return Err(Denial::new(Rule::OwnerMaxDuration, detail));
-        }
+        Ok(())
+    }
+
+    fn check_policy(&self, permit: &Permit, window: Window, now: Time) -> Result<(), Denial> {
+        let policy = &self.policy;
+        self.check_user(permit)?;
+        Gate::check_offered(&Offered { longest: policy.max_duration, ..Offered::default() }, window, now)?;
         // Whoever is denied is told so at any time.
         self.check_time(window, now)?;
         check_reach(Rule::MaxReach, permit.limits.max_reach_s, window, now)

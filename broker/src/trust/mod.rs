@@ -34,7 +34,7 @@ pub use self::{
     gate::{Gate, Permit, SharedGate, Trust},
     key::{PublicKey, Signature},
     labels::Labels,
-    policy::{DailyHours, OwnerPolicy},
+    policy::OwnerPolicy,
     request_statement::{Authorization, RequestStatement},
     revocation::{REVOCATIONS_MAX, Revocation, Revocations, SignedRevocation},
     statement::{SignedText, Statement},

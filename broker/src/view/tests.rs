@@ -99,6 +99,7 @@ pub(crate) fn advert(sequence: u64) -> Advert {
         quotes: false,
         addresses: Vec::new(),
         features: Features::own(),
+        offer: Default::default(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Finding hosts for a request: from the view, then from the DHT index, with current schedules.
 //!
-//! Several entry points must not all pick the same hosts, so a find samples: every fitting host has the same chance,
-//! regardless of its schedule. Hosts of sites without known schedules come last, since any peer can make up sites that
-//! never answer; the schedules of a real one are fetched in the background as soon as it is known. Invariant: a host is
-//! handed out only when its site's signed advert was checked and its schedules are without a gap and confirmed within the
-//! age that was asked for; work and time are bounded by the limits on keys, sites and fan-out and by the query's time-out.
+//! What the view has with a schedule costs no message, so a find gives all of it. Of hosts without a current schedule it asks a sample:
+//! each has the same chance. Those of sites without known schedules come last, since any peer can make up sites that never answer; the
+//! schedules of a real one are fetched in the background as soon as it is known. Invariant: a host is handed out only when its site's
+//! signed advert was checked and its schedules are without a gap and confirmed within the age that was asked for; work and time are
+//! bounded by [`HOSTS_MAX`], the limits on keys, sites and fan-out, and by the query's time-out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,13 +19,15 @@ use broker::{
     features::{Feature, Features},
     host::Host,
     ids::{HostId, SiteId},
+    needs::Lack,
     negotiation::{Excluded, FoundHost},
-    protocol::{Advert, ClassesLeft},
+    protocol::Advert,
     time::Millis,
+    view::{KnownSchedules, SiteView},
 };
 use futures::{StreamExt as _, stream};
 use libp2p::kad::RecordKey;
-use rand::{SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 
 use super::index;
 use crate::{
@@ -33,21 +35,23 @@ use crate::{
     counters::Counter,
     identity::site_of_peer,
     shared::Shared,
-    view::{HostView, SharedView},
+    view::SharedView,
 };
 
 /// The hosts that are wanted.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// How many hosts, at most (all of them when candidates are named).
+    /// The schedules of so many hosts are asked for at most, where they are not current (of all of them when candidates are named).
     pub count: usize,
     /// With this many fitting hosts in the view the find does not wait for the DHT index; the index is then searched in
     /// the background, for the next time. At most `count`.
     pub enough: usize,
     /// What a host must be and have.
     pub demand: Demand,
-    /// How long ago a schedule may have been confirmed.
+    /// How long ago a schedule may have been confirmed that is planned on.
     pub max_schedule_age: Millis,
+    /// A schedule that was confirmed longer ago is not current: its site may be asked. At most `max_schedule_age`.
+    pub ask_after: Millis,
     /// How long the find may take.
     pub timeout: Millis,
     /// What to leave out.
@@ -57,14 +61,16 @@ pub struct Query {
 /// What was found.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// The sample, in random order.
+    /// All that fit and have a schedule, site by site in random order.
     pub hosts: Vec<FoundHost>,
     /// How many hosts are known, fitting or not.
     pub known_hosts: usize,
     /// How many of them each constraint cut; a host counts for the first that it fails.
     pub cut: Vec<(Constraint, usize)>,
-    /// Sites that had a place in the sample, but whose schedules could not be fetched.
+    /// Fitting hosts whose schedules were asked for in vain.
     pub without_schedule: usize,
+    /// Fitting hosts whose schedules are not known and were not asked for, or which are beyond [`HOSTS_MAX`].
+    pub left_out: usize,
 }
 
 /// Something that hosts must fulfil.
@@ -74,6 +80,10 @@ pub enum Constraint {
     NotExcluded,
     /// The site's program can do what the request needs.
     Feature(Feature),
+    /// The site's owner allows commands what the request needs.
+    Allows(Lack),
+    /// The site has not refused lately what its advert claims.
+    KeepsWord(Lack),
     /// A need of the request that hosts do not meet.
     Need(Unmet),
 }
@@ -83,9 +93,12 @@ impl fmt::Display for Constraint {
         match self {
             Constraint::NotExcluded => f.write_str("excluded sites"),
             Constraint::Feature(feature) => write!(f, "feature {feature}"),
+            Constraint::Allows(lack) => write!(f, "allows {lack}"),
+            Constraint::KeepsWord(lack) => write!(f, "has not refused {lack}"),
             Constraint::Need(Unmet::Candidates) => f.write_str("candidates"),
             Constraint::Need(Unmet::Attribute(key, value)) => write!(f, "attribute {key}={value}"),
             Constraint::Need(Unmet::Speed(least)) => write!(f, "speed {least}"),
+            Constraint::Need(Unmet::Length(longest)) => write!(f, "longest reservation {longest}"),
             Constraint::Need(Unmet::Minimum(name, least)) => {
                 write!(f, "per_host {name}>={}", format_amount(name, *least))
             }
@@ -106,8 +119,10 @@ impl Fitting {
         count_of(self.members)
     }
 
-    fn host(&self, place: usize) -> Option<(SiteId, HostId)> {
-        Some((self.site.clone(), name_at((&self.class, self.members), place)?))
+    /// The names of its hosts, from the given one on and around.
+    fn names(&self, first: usize) -> impl Iterator<Item = HostId> {
+        let count = self.count();
+        (first..first + count).filter_map(move |place| name_at((&self.class, self.members), place % count))
     }
 }
 
@@ -157,8 +172,10 @@ const UNVERIFIED_FOR: Millis = Millis(60_000);
 const REMEMBERED_MAX: usize = 1024;
 /// Index keys looked at together; then what they brought is looked at.
 const KEYS_AT_ONCE: usize = 4;
-/// How often hosts without a schedule are replaced by others.
+/// How often hosts whose sites do not answer are replaced by others.
 pub const ROUNDS_MAX: usize = 3;
+/// Most hosts given, unless more are named: planning on so many different ones takes a second.
+pub const HOSTS_MAX: usize = 20_000;
 
 /// Looking at so many hosts takes some 50 us, less than it costs to let other tasks move to another thread.
 const INLINE_HOSTS_MAX: usize = 256;
@@ -193,67 +210,120 @@ impl Finder {
                 matching = self.matching(&query);
             }
         }
-        let Matching { hosts, unanswered, known_hosts, cut, .. } = matching;
-        let [hosts, unanswered] = aside(known_hosts, || [hosts, unanswered].map(|classes| shuffled(classes, &mut rng)));
-        let hosts = hosts.chain(unanswered);
-        let wanted = if query.demand.candidates().is_some() { usize::MAX } else { query.count };
-        let (hosts, without_schedule) = self.with_schedules(&query, hosts, wanted, started).await;
-        Found { hosts, known_hosts, cut: cut.into_iter().collect(), without_schedule }
+        let Matching { mut hosts, mut unanswered, known_hosts, cut, .. } = matching;
+        let old = aside(known_hosts, || {
+            // The map has no order; the same view must give the same sample.
+            [&mut hosts, &mut unanswered].into_iter().for_each(|classes| classes.sort_unstable());
+            [&hosts, &unanswered].map(|classes| self.to_be_asked(&query, classes, (started, &mut rng))).concat()
+        });
+        hosts.append(&mut unanswered);
+        let silent = self.ask_some(&query, &hosts, old, started).await;
+        let found = aside(known_hosts, || self.with_schedules(&query, &hosts, &silent, (started, &mut rng)));
+        Found { known_hosts, cut: cut.into_iter().collect(), ..found }
+    }
+
+    /// For each of these hosts whose schedule is not current its site, in random order.
+    fn to_be_asked(&self, query: &Query, classes: &[Fitting], (now, rng): (Millis, &mut StdRng)) -> Vec<SiteId> {
+        let is_old = |class: &&Fitting| !self.shared().view.is_fresh(&class.site, now, query.ask_after);
+        let of_class = |class: &Fitting| std::iter::repeat_n(class.site.clone(), class.count());
+        let mut old: Vec<SiteId> = classes.iter().filter(is_old).flat_map(of_class).collect();
+        old.shuffle(rng);
+        old
     }
 
     fn matching(&self, query: &Query) -> Matching {
-        let view = &self.shared().view;
-        aside(view.host_count(), || matching(view, query))
+        let shared = self.shared();
+        let refusing = shared.refusals.of(query.demand.needs(), shared.clock.now());
+        aside(shared.view.host_count(), || matching(&shared.view, query, &refusing))
     }
 
-    /// Takes hosts from the front until `wanted` of them have a current schedule.
-    async fn with_schedules(
+    /// Asks the sites of `old` hosts for their schedules, from the front: of as many hosts as are wanted, and of others while too few have
+    /// one. The sites that were asked in vain.
+    async fn ask_some(
         &self,
         query: &Query,
-        mut hosts: impl Iterator<Item = (SiteId, HostId)>,
-        wanted: usize,
+        classes: &[Fitting],
+        old: Vec<SiteId>,
         started: Millis,
-    ) -> (Vec<FoundHost>, usize) {
-        let deadline = started + query.timeout;
-        let mut found = Vec::new();
-        let mut silent: BTreeSet<SiteId> = BTreeSet::new();
-        let mut left: BTreeMap<SiteId, ClassesLeft> = BTreeMap::new();
+    ) -> BTreeSet<SiteId> {
+        let (view, deadline) = (&self.shared().view, started + query.timeout);
+        let wanted = if query.demand.candidates().is_some() { usize::MAX } else { query.count };
+        let mut hosts_of: BTreeMap<&SiteId, usize> = BTreeMap::new();
+        classes.iter().for_each(|class| *hosts_of.entry(&class.site).or_default() += class.count());
+        let mut have = hosts_of.values().sum::<usize>().saturating_sub(old.len());
+        let (mut old, mut missing) = (old.iter(), wanted);
+        let (mut asked, mut silent) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..ROUNDS_MAX {
-            let sample: Vec<(SiteId, HostId)> =
-                hosts.by_ref().take(wanted.saturating_sub(found.len()).min(broker::request::MAX_CANDIDATES)).collect();
-            if sample.is_empty() {
+            let sites: BTreeSet<&SiteId> = old.by_ref().take(missing).filter(|site| !asked.contains(site)).collect();
+            if sites.is_empty() {
                 break;
             }
-            let sites: BTreeSet<&SiteId> = sample.iter().map(|(site, _)| site).collect();
+            asked.extend(sites.iter().copied());
             self.refresh_schedules(query, &sites, deadline).await;
             let now = self.shared().clock.now();
-            // The query's age counts from the beginning: what was current then stays so while others are asked.
-            let age_max = query.max_schedule_age + (now - started);
-            drop(sites);
-            aside(sample.len(), || {
-                for (site, host) in sample {
-                    let view = &self.shared().view;
-                    let left = left.entry(site.clone()).or_insert_with(|| view.without(&site, &query.exclude.hosts));
-                    if query.exclude.hosts.contains(&(site.clone(), host.clone())) {
-                        continue;
-                    }
-                    let fresh = view.fresh_host((&site, &host), now, age_max, left);
-                    match fresh.or_else(|| view.host_since((&site, &host), now, started, left)) {
-                        Some(view) => {
-                            let HostView { host, schedule, version, .. } = view;
-                            found.push(FoundHost { site, host, schedule, version });
-                        }
-                        None => {
-                            silent.insert(site);
-                        }
-                    }
+            for site in sites {
+                let is_there = |known: &SiteView| schedules_of(known, (now, query.ask_after), started).is_some();
+                if view.with_site(site, is_there) == Some(true) {
+                    have += hosts_of.get(site).copied().unwrap_or_default();
+                } else {
+                    silent.insert(site.clone());
                 }
-            });
+            }
+            missing = wanted.saturating_sub(have);
             if now >= deadline {
                 break;
             }
         }
-        (found, silent.len())
+        silent
+    }
+
+    /// All these hosts that have a schedule which may be planned on, but for those of silent sites.
+    fn with_schedules(
+        &self,
+        query: &Query,
+        classes: &[Fitting],
+        silent: &BTreeSet<SiteId>,
+        (started, rng): (Millis, &mut StdRng),
+    ) -> Found {
+        let mut by_site: BTreeMap<&SiteId, Vec<&Fitting>> = BTreeMap::new();
+        classes.iter().for_each(|class| by_site.entry(&class.site).or_default().push(class));
+        let mut sites: Vec<_> = by_site.into_iter().collect();
+        sites.shuffle(rng);
+        let most = if query.demand.candidates().is_some() { usize::MAX } else { HOSTS_MAX };
+        let mut found = Found { hosts: Vec::new(), known_hosts: 0, cut: Vec::new(), without_schedule: 0, left_out: 0 };
+        let (view, now) = (&self.shared().view, self.shared().clock.now());
+        // The age counts from the beginning: what was current then stays so while others are asked.
+        let age_max = query.max_schedule_age + (now - started);
+        for (site, classes) in sites {
+            let fitting: usize = classes.iter().map(|class| class.count()).sum();
+            if silent.contains(site) {
+                found.without_schedule += fitting;
+                continue;
+            }
+            let mut left = view.without(site, &query.exclude.hosts);
+            let before = found.hosts.len();
+            let in_use = view.with_site(site, |view| {
+                let known = schedules_of(view, (now, age_max), started)?;
+                let mut in_use = 0;
+                for class in classes {
+                    let first = rng.random_range(0..class.count().max(1));
+                    for id in class.names(first).take(most - found.hosts.len()) {
+                        if query.exclude.hosts.contains(&(site.clone(), id.clone())) {
+                            in_use += 1;
+                        } else if let Some(host) = view.advert().hosts.get(&id) {
+                            let (schedule, version) = (known.schedules.next_of(&host, &mut left), known.version);
+                            let offer = view.advert().offer.clone();
+                            let site = site.clone();
+                            found.hosts.push(FoundHost { site, host, schedule, version, offer, standing: None });
+                        }
+                    }
+                }
+                Some(in_use)
+            });
+            let given = found.hosts.len() - before + in_use.flatten().unwrap_or(0);
+            found.left_out += fitting.saturating_sub(given);
+        }
+        found
     }
 
     /// Fetches what is missing, old or has a gap, in parallel.
@@ -262,7 +332,7 @@ impl Finder {
         let now = shared.clock.now();
         let stale: Vec<SiteId> = sites
             .iter()
-            .filter(|site| !shared.view.is_fresh(site, now, query.max_schedule_age))
+            .filter(|site| !shared.view.is_fresh(site, now, query.ask_after))
             .filter(|site| !shared.health.is_silent(site, now, SILENT_FOR))
             .map(|site| (*site).clone())
             .collect();
@@ -364,14 +434,10 @@ fn is_sufficient(query: &Query, matching: &Matching, count: usize) -> bool {
     if query.demand.candidates().is_some() { matching.missing.is_empty() } else { matching.count() >= count }
 }
 
-/// The hosts of these classes in random order.
-fn shuffled(mut classes: Vec<Fitting>, rng: &mut StdRng) -> impl Iterator<Item = (SiteId, HostId)> + use<> {
-    // The map has no order; the same view must give the same sample.
-    classes.sort_unstable();
-    let places = |(at, class): (usize, &Fitting)| (0..class.count()).map(move |place| (at, place));
-    let mut hosts: Vec<(usize, usize)> = classes.iter().enumerate().flat_map(places).collect();
-    hosts.shuffle(rng);
-    hosts.into_iter().filter_map(move |(at, place)| classes[at].host(place))
+/// The schedules of a site that were confirmed within an age and have no gap, or were fetched since the find began: a busy site may have
+/// changed again meanwhile.
+fn schedules_of(view: &SiteView, (now, age_max): (Millis, Millis), started: Millis) -> Option<&KnownSchedules> {
+    view.fresh_schedules(now, age_max).or_else(|| view.schedules_since(started))
 }
 
 /// The numbers of members of classes that candidates may mean, by class.
@@ -386,12 +452,31 @@ fn members_meant(candidates: &[HostId]) -> BTreeMap<HostId, BTreeSet<u32>> {
     meant
 }
 
+/// What keeps a site from a request whatever its hosts, where some sites have refused what it needs.
+fn lacking(
+    advert: &Advert,
+    (features, needs): (&Features, &[Lack]),
+    refusing: &BTreeMap<SiteId, Lack>,
+) -> Option<Constraint> {
+    let of_program = advert.features.lacks(features).cloned().map(Constraint::Feature);
+    let denied = || needs.iter().find(|lack| advert.features.deny(lack)).cloned().map(Constraint::Allows);
+    let refused = || refusing.get(&advert.site).cloned().map(Constraint::KeepsWord);
+    of_program.or_else(denied).or_else(refused)
+}
+
+/// The longest seat that the site gives, if the demand lasts longer on the host. Shapes are of different lengths: the planner looks at them.
+fn too_long(demand: &Demand, advert: &Advert, host: &Host) -> Option<Unmet> {
+    let longest = advert.offer.longest.filter(|longest| !demand.is_of_shape() && demand.length_on(host) > *longest);
+    longest.map(Unmet::Length)
+}
+
 /// Splits the hosts of the view into those that fit and those that a constraint cuts.
-fn matching(view: &SharedView, query: &Query) -> Matching {
+fn matching(view: &SharedView, query: &Query, refusing: &BTreeMap<SiteId, Lack>) -> Matching {
     let mut matching = Matching::default();
     let needs = query.demand.host_needs();
     let mut met: BTreeSet<&HostId> = BTreeSet::new();
     let features = Features::needed_by(&query.demand);
+    let of_owner: Vec<Lack> = query.demand.needs().lacks().collect();
     let mut judge = |advert: &Advert, class: &HostClass, has_answered: bool| {
         let (site, host) = (&advert.site, &class.host);
         matching.known_hosts += class.count();
@@ -400,10 +485,8 @@ fn matching(view: &SharedView, query: &Query) -> Matching {
             // Candidates come first, since a host that nobody asked for says nothing about what is left out.
             Some(Unmet::Candidates) => Some(Constraint::Need(Unmet::Candidates)),
             _ if query.exclude.sites.contains(site) => Some(Constraint::NotExcluded),
-            unmet => match advert.features.lacks(&features) {
-                Some(feature) => Some(Constraint::Feature(feature.clone())),
-                None => unmet.map(Constraint::Need),
-            },
+            unmet => lacking(advert, (&features, &of_owner), refusing)
+                .or_else(|| unmet.or_else(|| too_long(&query.demand, advert, host)).map(Constraint::Need)),
         };
         match unmet {
             Some(constraint) => *matching.cut.entry(constraint).or_default() += class.count(),

@@ -2,10 +2,13 @@
 
 mod asks;
 mod dial_backs;
+mod fetch;
 pub(crate) mod inbound;
 pub(crate) mod reachability;
+mod recent;
 pub(crate) mod schedules;
 mod serving;
+pub(crate) mod under_way;
 
 pub use self::inbound::{Inbound, InboundRequest, Responder};
 pub(crate) use self::{

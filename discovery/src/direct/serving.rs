@@ -122,13 +122,14 @@ impl Serving {
                 let answers: Vec<_> = answers.collect();
                 join_all(answers).map(WireAnswer::Many).boxed()
             }
-            WireRequest::Schedules(known) => {
-                let Some(answer) = self.schedules.ask(known) else {
-                    self.shared.count(Counter::AsksInBusy);
-                    return Some((channel, WireAnswer::Busy));
-                };
-                answer.map(|answer| answer.unwrap_or(WireAnswer::Busy)).boxed()
-            }
+            WireRequest::Schedules(known) => match self.schedules.ask(known) {
+                Some(answer) => answer.map(|answer| answer.unwrap_or(WireAnswer::Busy)).boxed(),
+                None => return Some((channel, self.busy())),
+            },
+            WireRequest::SchedulesPart { version, number } => match self.schedules.ask_part(version, number) {
+                Some(answer) => answer.map(|answer| answer.unwrap_or(WireAnswer::Busy)).boxed(),
+                None => return Some((channel, self.busy())),
+            },
             WireRequest::Advert => {
                 let own = self.shared.view.envelope(self.shared.site());
                 let envelopes = own.map(|envelope| envelope.to_vec()).into_iter().collect();
@@ -156,10 +157,7 @@ impl Serving {
             WireRequest::DialBack => {
                 let now = self.shared.clock.now();
                 let outcome = peer_of_site(&from).and_then(|peer| self.dial_backs.ask(peer, now));
-                let Some(outcome) = outcome else {
-                    self.shared.count(Counter::AsksInBusy);
-                    return Some((channel, WireAnswer::Busy));
-                };
+                let Some(outcome) = outcome else { return Some((channel, self.busy())) };
                 outcome.map(|outcome| outcome.ok().flatten().map_or(WireAnswer::Busy, WireAnswer::DialedBack)).boxed()
             }
         };
@@ -170,6 +168,11 @@ impl Serving {
             *self.open_of.entry(peer).or_default() += 1;
         }
         None
+    }
+
+    fn busy(&self) -> WireAnswer {
+        self.shared.count(Counter::AsksInBusy);
+        WireAnswer::Busy
     }
 
     /// Whether one more may be open of a peer. No honest one has more than so many on the wire.

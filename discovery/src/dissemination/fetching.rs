@@ -110,7 +110,8 @@ fn start_due(core: &Core, queue: &FetchQueue, fan_out: &FanOut, fetches: &mut Fe
                 let needs_nothing = !shared.view.knows(&site) || shared.view.is_fresh(&site, started, queue.patience());
                 fetches.push(
                     async move {
-                        let fetched = if needs_nothing { Ok(()) } else { core.fetch_schedule(&site, timeout).await };
+                        let fetched =
+                            if needs_nothing { Ok(()) } else { core.fetch_whole_schedule(&site, timeout).await };
                         if let Err(error) = &fetched {
                             debug!(%site, %error, "schedules not fetched");
                         }

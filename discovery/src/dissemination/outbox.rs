@@ -4,9 +4,14 @@
 //! ends at the latest version published. Changes that had to be dropped leave an update that begins after them: receivers see
 //! the gap and ask, so nothing is wrong, only slower.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use broker::{
     amount::Amount,
     classes::Hosts,
+    features::Images,
+    needs::Need,
+    offered::Offered,
     protocol::{LedgerVersion, ScheduleChange, ScheduleUpdate},
     time::Millis,
 };
@@ -22,8 +27,14 @@ pub struct Offer {
     pub contact: Option<String>,
     /// The hosts.
     pub hosts: Hosts,
+    /// When, how long and how far ahead they are to be had.
+    pub offered: Arc<Offered>,
     /// What the site's link to all others carries, in Mbit/s; none when it sets no limit.
     pub uplink: Option<Amount>,
+    /// What the owner allows of users' commands.
+    pub allows: BTreeSet<Need>,
+    /// The images that these run in; none where they run without.
+    pub images: Images,
 }
 
 /// Consecutive changes that wait to be sent.

@@ -1,7 +1,8 @@
 //! How a stream is opened, on each of its legs: from the user to the entry point, and from there to the site.
 //!
 //! The opener sends a length of four bytes and so many bytes; the other answers with one byte, 0 when it takes the stream, else 1
-//! when it never will, or 2 when it may later, with a length of two bytes and why, in words. Invariant: what is read is bounded, and costs the memory of what has come.
+//! when it never will, or 2 when it may later, with a length of two bytes and why, in words. Behind 1 and these a byte may say for want of
+//! what, which a reader need not know. Invariant: what is read is bounded, and costs the memory of what has come.
 
 use std::io;
 
@@ -16,6 +17,29 @@ const TAKEN: u8 = 0;
 const REFUSED: u8 = 1;
 const NOT_NOW: u8 = 2;
 
+/// What an owner does not allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// Commands.
+    Run,
+    /// Their network.
+    Network,
+    /// Their image, or that there is none.
+    Image,
+}
+
+impl Want {
+    const ALL: [Want; 3] = [Want::Run, Want::Network, Want::Image];
+
+    fn byte(self) -> u8 {
+        match self {
+            Want::Run => 1,
+            Want::Network => 2,
+            Want::Image => 3,
+        }
+    }
+}
+
 /// What is said to whoever opens a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -23,6 +47,8 @@ pub enum Answer {
     Taken,
     /// It is not opened, and will not be; why, in words.
     Refused(String),
+    /// The same for want of something that the site's advert tells of.
+    Wanting(Want, String),
     /// It is not opened now; it may be worth while to ask again.
     NotNow(String),
 }
@@ -73,17 +99,18 @@ pub(super) async fn receive_rest(stream: &mut (impl AsyncRead + Unpin), bytes: u
 /// # Errors
 /// When the other side has gone.
 pub async fn give(stream: &mut (impl AsyncWrite + Unpin), answer: &Answer) -> io::Result<()> {
-    let (kind, reason) = match answer {
+    let (kind, reason, want) = match answer {
         Answer::Taken => {
             stream.write_all(&[TAKEN]).await?;
             return stream.flush().await;
         }
-        Answer::Refused(reason) => (REFUSED, reason),
-        Answer::NotNow(reason) => (NOT_NOW, reason),
+        Answer::Refused(reason) => (REFUSED, reason, None),
+        Answer::Wanting(want, reason) => (REFUSED, reason, Some(want.byte())),
+        Answer::NotNow(reason) => (NOT_NOW, reason, None),
     };
     let reason = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
     let length = u16::try_from(reason.len()).unwrap_or_default().to_be_bytes();
-    stream.write_all(&[&[kind][..], &length, reason.as_bytes()].concat()).await?;
+    stream.write_all(&[&[kind][..], &length, reason.as_bytes(), want.as_slice()].concat()).await?;
     stream.shutdown().await
 }
 
@@ -102,7 +129,17 @@ pub async fn answer(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Answer>
             let mut reason = vec![0; length];
             stream.read_exact(&mut reason).await?;
             let reason = String::from_utf8_lossy(&reason).into_owned();
-            Ok(if kind == REFUSED { Answer::Refused(reason) } else { Answer::NotNow(reason) })
+            if kind == NOT_NOW {
+                return Ok(Answer::NotNow(reason));
+            }
+            let mut want = [0];
+            // Nothing more needs to come.
+            let has_come = stream.read(&mut want).await.is_ok_and(|bytes| bytes == 1);
+            let want = Want::ALL.into_iter().find(|one| has_come && one.byte() == want[0]);
+            Ok(match want {
+                Some(want) => Answer::Wanting(want, reason),
+                None => Answer::Refused(reason),
+            })
         }
         other => Err(io::Error::new(io::ErrorKind::InvalidData, format!("an answer of kind {other}"))),
     }
@@ -133,10 +170,14 @@ mod tests {
             (Answer::Taken, Answer::Taken, 1),
             (Answer::Refused(long()), Answer::Refused("ü".repeat(512)), 1027),
             (Answer::NotNow("busy".to_owned()), Answer::NotNow("busy".to_owned()), 7),
+            (Answer::Wanting(Want::Network, long()), Answer::Wanting(Want::Network, "ü".repeat(512)), 1028),
         ] {
             let mut wire = Vec::new();
             give(&mut wire, &given).await.unwrap();
             assert_eq!((answer(&mut &wire[..]).await.unwrap(), wire.len()), (heard, bytes));
+        }
+        for (byte, heard) in [(3, Answer::Wanting(Want::Image, "a".to_owned())), (4, Answer::Refused("a".to_owned()))] {
+            assert_eq!(answer(&mut &[1, 0, 1, b'a', byte][..]).await.unwrap(), heard);
         }
         for wrong in [&[3][..], &[1, 255, 255], &[1, 0, 3, b'a']] {
             assert!(answer(&mut &wrong[..]).await.is_err(), "{wrong:?}");

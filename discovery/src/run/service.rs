@@ -22,7 +22,7 @@ use tracing::debug;
 use super::{
     inbound::{RunAsked, RunInbound},
     open::OpenStream,
-    opening::{self, Answer, OPENING_BYTES_MAX},
+    opening::{self, Answer, OPENING_BYTES_MAX, Want},
     stream::RunStream,
 };
 use crate::{
@@ -58,6 +58,9 @@ pub enum RunError {
     /// The site does not take it.
     #[error("{0}")]
     Refused(String),
+    /// The site does not take it, for want of something that its advert tells of.
+    #[error("{1}")]
+    Wanting(Want, String),
     /// The site does not take it now.
     #[error("{0}")]
     NotNow(String),
@@ -97,6 +100,7 @@ impl Runs {
         match time::timeout(ANSWER_TIMEOUT, opening::answer(&mut stream)).await {
             Ok(Ok(Answer::Taken)) => Ok(stream),
             Ok(Ok(Answer::Refused(reason))) => Err(RunError::Refused(reason)),
+            Ok(Ok(Answer::Wanting(want, reason))) => Err(RunError::Wanting(want, reason)),
             Ok(Ok(Answer::NotNow(reason))) => Err(RunError::NotNow(reason)),
             Ok(Err(_)) => Err(RunError::BrokenOff),
             Err(_) => Err(AskError::TimedOut.into()),

@@ -114,6 +114,7 @@ mod tests {
             quotes: false,
             addresses: Vec::new(),
             features: Default::default(),
+            offer: Default::default(),
         });
         offsets.note(&site(1), &advert, 1_000, 2_000, Millis(1));
         assert_eq!(offsets.summary(Millis(1)), None);

@@ -27,8 +27,8 @@ use crate::{
         self, AskVersion, Codec,
         bundle::BUNDLE_BYTES_MAX,
         names::{
-            NameError, adverts_topic, ask_protocols, gossip_prefix, identify_protocol, kad_protocol, link_protocol,
-            proof_protocol, run_protocol, schedules_topic,
+            NameError, adverts_topic, agent, ask_protocols, gossip_prefix, identify_protocol, kad_protocol,
+            link_protocol, proof_protocol, run_protocol, schedules_topic,
         },
     },
 };
@@ -131,12 +131,16 @@ fn behaviour(
         // One side may dial while the other does, and TCP and QUIC may both succeed.
         .with_max_established_per_peer(Some(4));
     let identify = identify::Config::new(identify_protocol(grid), keypair.public())
-        .with_agent_version(format!("kolo/{}", env!("CARGO_PKG_VERSION")))
+        .with_agent_version(agent(
+            &asks.iter().filter(|version| version.is_spoken()).map(|version| version.number()).collect::<Vec<_>>(),
+        ))
         // What it tells is set by the task, as its external addresses.
         .with_hide_listen_addrs(true);
     let ask = request_response::Behaviour::with_codec(
         Codec::new(asks, Arc::clone(&counters), config.intervals.request_arrival),
-        ask_protocols(grid, asks)?.into_iter().map(|protocol| (protocol, ProtocolSupport::Full)),
+        ask_protocols(grid, asks)?.into_iter().zip(asks).map(|(protocol, version)| {
+            (protocol, if version.is_spoken() { ProtocolSupport::Full } else { ProtocolSupport::Inbound })
+        }),
         request_response::Config::default()
             .with_request_timeout(config.intervals.request)
             .with_max_concurrent_streams(limits.streams_max),

@@ -53,9 +53,15 @@ impl SwarmTask {
         if let Some(ip) = ip_of(&info.observed_addr) {
             self.shared.seen_as.note(peer, ip);
         }
-        self.peers.speaks(&peer, &info.protocols);
+        self.peers.speaks(&peer, &info.agent_version, &info.protocols);
         let addresses = &info.listen_addrs[..info.listen_addrs.len().min(ADDRESSES_PER_PEER_MAX)];
         self.peers.introduced(&peer, addresses);
+        let apart = self.peers.versions_apart(&peer);
+        if self.shared.apart.note(peer, apart.clone(), self.shared.clock.now())
+            && let Some(why) = apart
+        {
+            warn!(%peer, %why, "this site and this node do not understand each other");
+        }
         if self.peers.is_member(&peer) {
             self.meet(peer, addresses);
         }

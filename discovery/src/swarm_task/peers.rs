@@ -20,7 +20,7 @@ use crate::{
     clock::millis,
     identity::peer_of_site,
     shared::{Shared, with_peer},
-    wire::names::ask_number,
+    wire::{apart_words, names::spoken_by},
 };
 
 /// What is known of the nodes that this one met.
@@ -45,7 +45,7 @@ struct Connected {
     proof: Option<Vec<u8>>,
     /// Where it listens, by its own account; none until it has named its grid.
     listens_at: Option<Vec<Multiaddr>>,
-    /// The versions of direct requests that it speaks, by its own account.
+    /// The versions of the protocol that it speaks, by its own account.
     versions: Vec<u16>,
 }
 
@@ -61,7 +61,7 @@ const USED_LATELY: Millis = Millis(30_000);
 const USED_JUST_NOW: Millis = Millis(2_000);
 const REMEMBERED_MAX: usize = 64;
 pub(crate) const ADDRESSES_PER_PEER_MAX: usize = 8;
-/// Versions of direct requests that are remembered of a peer.
+/// Versions of the protocol that are remembered of a peer.
 const VERSIONS_PER_PEER_MAX: usize = 8;
 
 impl Peers {
@@ -179,20 +179,16 @@ impl Peers {
     }
 
     /// Notes the versions of direct requests among the protocols that a peer speaks.
-    pub(crate) fn speaks(&mut self, peer: &PeerId, protocols: &[StreamProtocol]) {
-        let grid = &self.shared.config.grid;
+    pub(crate) fn speaks(&mut self, peer: &PeerId, agent: &str, protocols: &[StreamProtocol]) {
         if let Some(connected) = self.connected.get_mut(peer) {
-            let versions = protocols.iter().filter_map(|protocol| ask_number(grid, protocol));
-            connected.versions = versions.take(VERSIONS_PER_PEER_MAX).collect();
+            connected.versions = spoken_by(&self.shared.config.grid, agent, protocols, VERSIONS_PER_PEER_MAX);
         }
     }
 
-    /// The versions of direct requests that a peer speaks and those that this node does, in words, when none is among both.
+    /// Whose program is too old, in words, where a peer and this node speak no version that the other does.
     pub(crate) fn versions_apart(&self, peer: &PeerId) -> Option<String> {
         let of_peer = &self.connected.get(peer).filter(|known| known.listens_at.is_some())?.versions;
-        let own: Vec<u16> = self.shared.dialect.asks.iter().map(|version| version.number()).collect();
-        let are_apart = !of_peer.iter().any(|version| own.contains(version));
-        are_apart.then(|| format!("the site speaks versions {of_peer:?} of direct requests, this node {own:?}"))
+        apart_words(of_peer, &self.shared.dialect.spoken())
     }
 
     /// Notes that a peer has named its grid, and where it listens.
@@ -205,17 +201,19 @@ impl Peers {
     /// Notes where a member listens; true when it was not known.
     pub(crate) fn met(&mut self, peer: PeerId, addresses: &[Multiaddr]) -> bool {
         let addresses: Vec<Multiaddr> = addresses.iter().map(|address| with_peer(address.clone(), peer)).collect();
-        let is_new = self.addresses.insert(peer, addresses).is_none();
+        let before = self.addresses.insert(peer, addresses);
+        let has_moved = before.as_ref() != self.addresses.get(&peer);
         if self.addresses.len() > REMEMBERED_MAX {
             let away = self.addresses.keys().find(|known| !self.connected.contains_key(known)).copied();
             if let Some(gone) = away.or_else(|| self.addresses.keys().next().copied()) {
                 self.addresses.remove(&gone);
             }
         }
-        if is_new {
+        // One that comes back elsewhere is found there after a restart of this node, and nowhere else.
+        if has_moved {
             self.remember();
         }
-        is_new
+        before.is_none()
     }
 
     /// Forgets where a peer listens: it is not worth dialling again.
@@ -298,5 +296,19 @@ mod tests {
         peers.closed(&peer);
         assert!(!peers.is_connected(&peer));
         assert_eq!(peers.network_of(&peer), None);
+    }
+
+    #[test]
+    fn where_a_member_was_met_last_is_remembered() {
+        let shared = shared_alone();
+        let mut peers = Peers::new(shared.clone());
+        let peer = PeerId::random();
+        for (port, is_new) in [(1, true), (2, false), (2, false), (3, false)] {
+            let address: Multiaddr = format!("/ip4/127.0.0.1/tcp/{port}").parse().unwrap();
+            assert_eq!(peers.met(peer, std::slice::from_ref(&address)), is_new, "{port}");
+            assert_eq!(shared.worth_remembering(), [with_peer(address, peer)]);
+        }
+        peers.forget(&peer);
+        assert!(shared.worth_remembering().is_empty());
     }
 }

@@ -28,10 +28,7 @@ use libp2p::{
     kad::{self, QueryResult},
     ping,
     request_response::{self, OutboundFailure, OutboundRequestId},
-    swarm::{
-        ConnectionDenied, DialError, ListenError, SwarmEvent,
-        dial_opts::{DialOpts, PeerCondition},
-    },
+    swarm::{ConnectionDenied, DialError, ListenError, SwarmEvent},
 };
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
@@ -202,11 +199,6 @@ impl SwarmTask {
             Command::OpenRun { peer, reply } => {
                 self.peers.used(&peer);
                 behaviour.run.open_stream(peer, reply);
-            }
-            Command::Connect(peers) => {
-                for (peer, addresses) in peers {
-                    self.dial_peer(peer, addresses);
-                }
             }
             Command::Blame(peer, offence) => self.blame(peer, offence),
             Command::Renew => self.publisher.refresh(behaviour),
@@ -498,19 +490,6 @@ impl SwarmTask {
     fn answer(&mut self, channel: request_response::ResponseChannel<WireAnswer>, answer: WireAnswer) {
         // An error means that the asker has gone or did not wait so long.
         let _ = self.swarm.behaviour_mut().ask.send_response(channel, answer);
-    }
-
-    fn dial_peer(&mut self, peer: PeerId, addresses: Vec<Multiaddr>) {
-        self.peers.used(&peer);
-        let options = DialOpts::peer_id(peer)
-            .condition(PeerCondition::DisconnectedAndNotDialing)
-            .addresses(addresses)
-            .extend_addresses_through_behaviour()
-            .build();
-        // Connected already, or being dialled: that is what was wanted. Without an address the request fails by itself.
-        if let Err(error) = self.swarm.dial(options) {
-            debug!(%peer, %error, "not dialled");
-        }
     }
 
     fn dial_bootstrap(&mut self) {

@@ -1,5 +1,9 @@
 //! Finding hosts, above all those of sites that were never heard of.
 
+use broker::{
+    features::Images,
+    needs::{ImageName, Lack, Need},
+};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::*;
@@ -78,7 +82,7 @@ async fn hosts_of_a_class_are_found_by_their_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sample_is_told_by_its_seed_and_says_what_was_cut() {
+async fn all_that_is_known_with_a_schedule_is_found_and_what_was_cut_is_told() {
     let mut hosts: Vec<Host> = (0..20).map(|number| host(&format!("h-{number}"), 4, "x86_64")).collect();
     hosts.extend((20..25).map(|number| host(&format!("h-{number}"), 4, "aarch64")));
     hosts.extend((25..28).map(|number| host(&format!("h-{number}"), 1, "x86_64")));
@@ -92,9 +96,10 @@ async fn a_sample_is_told_by_its_seed_and_says_what_was_cut() {
         node.discovery.find(query.clone(), 1).await,
         node.discovery.find(query.clone(), 2).await,
     );
-    assert_eq!(ids(&one).len(), 5);
-    assert_eq!(ids(&one), ids(&again));
-    assert_ne!(ids(&one), ids(&other), "another seed takes others (equal in 1 of 15,504 cases)");
+    let in_order = |found: &crate::Found| found.hosts.iter().map(|found| found.host.id.clone()).collect::<Vec<_>>();
+    assert_eq!((ids(&one).len(), one.left_out), (20, 0), "their schedules cost no message");
+    assert_eq!(in_order(&one), in_order(&again));
+    assert_eq!(ids(&one), ids(&other));
     assert_eq!(one.known_hosts, 28);
     let cut: Vec<(String, usize)> =
         one.cut.iter().map(|(constraint, hosts)| (constraint.to_string(), *hosts)).collect();
@@ -107,6 +112,73 @@ async fn a_sample_is_told_by_its_seed_and_says_what_was_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sites_that_do_not_allow_what_commands_need_are_left_out_and_so_are_those_that_break_their_word() {
+    let nodes = grid(4, |_| ()).await;
+    published(&nodes).await;
+    let image = |name: &str| ImageName::try_from(name.to_owned()).unwrap();
+    let offers: [(&[Need], &[&str]); 4] =
+        [(&[], &[]), (&[Need::Run], &[]), (&[Need::Run, Need::Network], &[]), (&[Need::Run], &["a:1"])];
+    for (number, (node, (allows, images))) in nodes.iter().zip(offers).enumerate() {
+        let plain = offer(format!("site-{number}"), vec![host(&format!("h{number}"), 4, "x86_64")]);
+        let images = Images::of(images.iter().map(|name| image(name)).collect());
+        node.discovery.publish_advert(Offer { allows: allows.iter().copied().collect(), images, ..plain }).unwrap();
+    }
+    let asking = |needs: &[Need], image: Option<&str>| {
+        let image = image.map(|name| ImageName::try_from(name.to_owned()).unwrap());
+        let needs = needs.iter().copied().collect();
+        Query { demand: demand(RequestDocument { needs, image, ..RequestDocument::default() }), ..query(4) }
+    };
+    assert_eq!(found_by(&nodes[0], &asking(&[Need::Run], Some("a:1")), 1).await, BTreeSet::from(["h3".to_owned()]));
+    assert_eq!(found_by(&nodes[0], &asking(&[Need::Run], None), 2).await, ["h1", "h2"].map(str::to_owned).into());
+    let networked = asking(&[Need::Run, Need::Network], None);
+    assert_eq!(found_by(&nodes[0], &networked, 1).await, BTreeSet::from(["h2".to_owned()]));
+    let [run, network] = [Need::Run, Need::Network].map(Lack::Need);
+    let cut = nodes[0].discovery.find(networked.clone(), 1).await.cut;
+    assert_eq!(cut, [(Constraint::Allows(run.clone()), 1), (Constraint::Allows(network.clone()), 2)]);
+    let other = nodes[0].discovery.find(asking(&[Need::Run], Some("b")), 1).await;
+    assert_eq!(other.cut, [(Constraint::Allows(run.clone()), 1), (Constraint::Allows(Lack::Image(image("b"))), 3)]);
+    assert_eq!(nodes[0].discovery.find(query(4), 1).await.hosts.len(), 4, "who needs nothing is served by all");
+    assert_eq!(nodes[0].discovery.view().image_names(1), [image("a:1")].into());
+    assert!(nodes[0].discovery.view().image_names(0).is_empty());
+
+    let (honest, liar) = (nodes[0].discovery.site_id(), nodes[2].discovery.site_id());
+    nodes[0].discovery.note_refusal(honest, run);
+    nodes[0].discovery.note_refusal(liar, network.clone());
+    assert_eq!(counter(&nodes[0], Counter::ClaimsRefused), 1, "the other one claims nothing");
+    let found = nodes[0].discovery.find(networked, 1).await;
+    assert!(found.hosts.is_empty() && found.cut.contains(&(Constraint::KeepsWord(network), 1)), "{found:?}");
+    let found = nodes[0].discovery.find(asking(&[Need::Run], None), 1).await;
+    assert_eq!(ids(&found), ["h1", "h2"].map(str::to_owned).into(), "it may still run what needs no network");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_schedules_that_are_not_current_a_sample_is_asked_for() {
+    let nodes = grid(8, |config| config.intervals.recheck = Duration::from_secs(3600)).await;
+    eventually("all know all", || {
+        let knows = |at: &Node, of: &Node| at.discovery.view().version(of.discovery.site_id()).is_some();
+        nodes.iter().all(|at| nodes.iter().all(|of| knows(at, of)))
+    })
+    .await;
+    let node = &nodes[0].discovery;
+    // Its own may have been confirmed in this very millisecond.
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let old = Query { ask_after: Millis(0), ..query(2) };
+    let found = node.find(old.clone(), 1).await;
+    assert_eq!((found.hosts.len(), found.left_out, found.without_schedule), (8, 0, 0), "old ones are known as well");
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let unusable = Query { max_schedule_age: Millis(0), ..old };
+    let [one, again, other] = [1, 1, 2].map(|seed| (seed, unusable.clone()));
+    let mut samples = Vec::new();
+    for (seed, query) in [one, again, other] {
+        let found = node.find(query, seed).await;
+        assert_eq!((found.hosts.len(), found.left_out, found.without_schedule), (2, 6, 0), "{found:?}");
+        samples.push(ids(&found));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(samples[0], samples[1], "the same seed asks the same");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_site_is_left_out_and_counted() {
     let mut nodes = grid(3, |config| config.intervals.recheck = Duration::from_secs(3600)).await;
     eventually("all know all", || nodes.iter().all(|node| node.discovery.view().host_count() == 3)).await;
@@ -116,7 +188,7 @@ async fn a_silent_site_is_left_out_and_counted() {
     drop(gone);
     eventually("it is gone", || !nodes[0].discovery.status().connected.contains(&site)).await;
     let mut query = query(3);
-    query.max_schedule_age = Millis(0);
+    query.ask_after = Millis(0);
     query.timeout = Millis(1_000);
     let found = nodes[0].discovery.find(query, 1).await;
     assert_eq!((found.hosts.len(), found.without_schedule), (2, 1), "{found:?}");

@@ -9,10 +9,11 @@ use broker::{
     cost::Cost,
     features::Features,
     ids::SeatNumber,
+    offered::{Offered, Spans},
     plan::Place,
     protocol::{
         AttemptStatus, ClassChange, ClassSchedules, FoundBooking, Grant, HoldRequest, HostState, PublicBooking, Quote,
-        Refusal, RefusalReason, TakeOverStep,
+        Refusal, RefusalReason, Standing, TakeOverStep,
     },
     schedule::ClassOccupancy,
     tariff::{Agreement, Before, Conditions, Parts, Tariff},
@@ -25,7 +26,8 @@ use crate::{
     index,
     membership::Badge,
     wire::{
-        Extra, WireAnswer, WireRequest, WireSchedules, answer_bytes, bundle, frame::unframed, names, request_bytes,
+        Asked, Codec, DIALECT, Dropped, Extra, SinceThen, Terms, WireAnswer, WireRequest, WireSchedules, answer_bytes,
+        answer_in, bundle, frame::unframed, names, request_bytes,
     },
 };
 
@@ -120,6 +122,7 @@ fn requests() -> Vec<WireRequest> {
     let others = [
         WireRequest::Schedules(Some(version())),
         WireRequest::Schedules(None),
+        WireRequest::SchedulesPart { version: version(), number: 9 },
         WireRequest::Advert,
         WireRequest::Adverts(vec![(1, 2), (u64::MAX, 70_000)]),
         WireRequest::Revocations { from: 300 },
@@ -130,10 +133,16 @@ fn requests() -> Vec<WireRequest> {
         SiteRequest::Hold(hold.clone()),
         SiteRequest::Book { hold: hold.clone(), incarnation: version().incarnation },
         SiteRequest::Quote(hold),
+        SiteRequest::Standing(authorization()),
     ];
     let elsewhere = elsewhere.map(WireRequest::Site);
     let many = WireRequest::Many(vec![SiteRequest::Release(attempt()), SiteRequest::Settle(attempt())]);
     site.into_iter().map(WireRequest::Site).chain(others).chain(elsewhere).chain([many]).collect()
+}
+
+fn offer() -> Arc<Offered> {
+    let spans = Spans::try_from(vec![(0, 60), (3_600, 7_200)]).unwrap();
+    Arc::new(Offered { spans: Some(Arc::new(spans)), longest: Some(Span(60)), reach: None, asks: true })
 }
 
 fn reasons() -> Vec<RefusalReason> {
@@ -155,6 +164,7 @@ fn reasons() -> Vec<RefusalReason> {
         RefusalReason::PriceChanged { host, tariff: tariff(r#"{"cpu":6000}"#) },
         RefusalReason::NotUnderstood("what".to_owned()),
         RefusalReason::UplinkFull { asked: Amount(700), free: Amount(300) },
+        RefusalReason::NotOffered { denial: Denial::new(Rule::OwnerHours, ""), offer: offer() },
     ]
 }
 
@@ -167,13 +177,33 @@ fn snapshot() -> ScheduleSnapshot {
     ScheduleSnapshot { site: site_id(), version: version(), schedules }
 }
 
-fn answers() -> Vec<WireAnswer> {
+fn first_part(coarse_from: Option<Time>) -> WireAnswer {
+    WireAnswer::Schedules(Arc::new(WireSchedules::parts_of(&snapshot(), coarse_from).remove(0)))
+}
+
+/// Of a host, and of a class.
+fn changes() -> Vec<ScheduleChange> {
+    let change = |kind| {
+        let host = HostId::new("h1").unwrap();
+        ScheduleChange::Host(HostChange { host, window: hour(), amounts: amounts(1), kind })
+    };
+    let of_class = ClassChange {
+        class: HostId::new("n").unwrap(),
+        window: hour(),
+        hosts: 3,
+        before: Amounts::new(),
+        after: amounts(4),
+    };
+    vec![change(ChangeKind::Added), change(ChangeKind::Removed), ScheduleChange::Class(of_class)]
+}
+
+/// Answers of a ledger, the first that there were.
+fn site_answers() -> Vec<SiteAnswer> {
     let host = HostId::new("h1").unwrap();
     let (attempt, window, grants) = (attempt(), hour(), grants());
     let statuses = [AttemptStatus::Pending, AttemptStatus::Confirmed, AttemptStatus::Aborted, AttemptStatus::Unknown];
     let state = HostState { host: host.clone(), schedule: schedule(), held: vec![(window, amounts(5))] };
     let refused = |reason| SiteAnswer::Refused(Refusal { reason, version: version(), hosts: vec![state.clone()] });
-    let places = vec![(SeatNumber(2), Place::Host(host.clone()))];
     let rules = Rule::ALL.iter().map(|rule| RefusalReason::NotAllowed(Denial::new(*rule, "")));
     let site = [
         SiteAnswer::Held { version: version(), hold_for: Millis(10_000), places: Vec::new() },
@@ -213,20 +243,17 @@ fn answers() -> Vec<WireAnswer> {
             version: version(),
         },
     ];
-    let site = site
-        .into_iter()
-        .chain(statuses.map(|booking| SiteAnswer::Status { decision: Some(booking), booking }))
-        .chain(reasons().into_iter().chain(rules).map(refused));
-    let others = [
-        WireAnswer::Schedules(Arc::new(WireSchedules::from_snapshot(&snapshot()))),
-        WireAnswer::Adverts { envelopes: vec![vec![1, 2, 3]], is_complete: false },
-        WireAnswer::Unchanged(version()),
-        WireAnswer::Revocations { revocations: vec![vec![4, 5]], total: 7 },
-        WireAnswer::DialedBack(true),
-        WireAnswer::Busy,
-        WireAnswer::NotUnderstood { kind: 99 },
-    ];
-    let elsewhere = [
+    let statuses = statuses.map(|booking| SiteAnswer::Status { decision: Some(booking), booking });
+    let refusals = reasons().into_iter().chain(rules).map(refused);
+    site.into_iter().chain(statuses).chain(refusals).collect()
+}
+
+/// Answers of a ledger that came later.
+fn later_site_answers() -> Vec<SiteAnswer> {
+    let host = HostId::new("h1").unwrap();
+    let state = HostState { host: host.clone(), schedule: schedule(), held: vec![(hour(), amounts(5))] };
+    let places = vec![(SeatNumber(2), Place::Host(host.clone()))];
+    vec![
         SiteAnswer::Held { version: version(), hold_for: Millis(10_000), places: places.clone() },
         SiteAnswer::Confirmed { places, version: version(), receipt: None },
         SiteAnswer::Quoted {
@@ -234,9 +261,34 @@ fn answers() -> Vec<WireAnswer> {
             hosts: vec![state.clone()],
             version: version(),
         },
+        SiteAnswer::Standing(Box::new(Standing {
+            denial: None,
+            longest: Some(Span(3_600)),
+            reach: Some(Span(86_400)),
+            host_percent: BTreeMap::from([(cpu(), 50)]),
+            on_hosts: vec![(host, schedule())],
+            of_site: vec![(amounts(9_000), schedule())],
+            version: version(),
+        })),
+    ]
+}
+
+fn answers() -> Vec<WireAnswer> {
+    let others = [
+        first_part(None),
+        first_part(Some(hour().end)),
+        WireAnswer::Changes(SinceThen { from: version(), changes: changes(), is_complete: true }),
+        WireAnswer::PartsGone,
+        WireAnswer::Adverts { envelopes: vec![vec![1, 2, 3]], is_complete: false },
+        WireAnswer::Unchanged(version()),
+        WireAnswer::Revocations { revocations: vec![vec![4, 5]], total: 7 },
+        WireAnswer::DialedBack(true),
+        WireAnswer::Busy,
+        WireAnswer::NotUnderstood { kind: 99 },
     ];
     let many = WireAnswer::Many(vec![Some(SiteAnswer::Settled), None]);
-    site.map(WireAnswer::Site).chain(others).chain(elsewhere.map(WireAnswer::Site)).chain([many]).collect()
+    let (first, later) = (site_answers().into_iter(), later_site_answers().into_iter());
+    first.map(WireAnswer::Site).chain(others).chain(later.map(WireAnswer::Site)).chain([many]).collect()
 }
 
 /// An advert and an update, signed and in a bundle.
@@ -249,21 +301,10 @@ fn gossip(lines: &mut Lines) {
     let advert = Advert { features: Features::own(), addresses: vec!["/ip4/192.0.2.1/tcp/7741".to_owned()], ..advert };
     let badge = Badge { credential: vec![1, 2, 3], revocations_digest: 4 };
     let extra = Extra::from([("later".to_owned(), vec![5, 6])]);
-    let change = |kind| {
-        let host = HostId::new("h1").unwrap();
-        ScheduleChange::Host(HostChange { host, window: hour(), amounts: amounts(1), kind })
-    };
-    let of_class = ClassChange {
-        class: HostId::new("n").unwrap(),
-        window: hour(),
-        hosts: 3,
-        before: Amounts::new(),
-        after: amounts(4),
-    };
-    let changes = vec![change(ChangeKind::Added), change(ChangeKind::Removed), ScheduleChange::Class(of_class)];
-    let update = ScheduleUpdate { site: me.site_id().clone(), from: version(), changes };
+    let update = ScheduleUpdate { site: me.site_id().clone(), from: version(), changes: changes() };
     let mut advert = advert;
     advert.hosts = ["h1", "n-1", "n-2"].map(|id| host(id, 4, "x86_64")).into_iter().collect();
+    advert.offer = offer();
     advert.hosts.classes_mut()[0].host.tariff = tariff(r#"[[0,{"cpu":6000}],[3600,{}]]"#);
     let advert = wire::seal_with_badge(&me, &grid, stamp, Payload::Advert(advert), (badge, &extra)).unwrap();
     let update = wire::seal(&me, &grid, stamp, Payload::Update(update)).unwrap();
@@ -338,4 +379,99 @@ fn golden_bytes_of_what_travels() {
         panic!("{ADVICE}\nfound: {found}\nkept:  {kept}");
     }
     assert_eq!(found.lines().count(), kept.lines().count(), "{ADVICE}\nsomething is gone");
+}
+
+/// What was recorded under this name.
+fn recorded(of: &str, name: &str) -> Vec<Vec<u8>> {
+    let lines = of.lines().filter_map(|line| line.strip_prefix(name)?.split_once(": "));
+    lines.map(|(_, escaped)| unescaped(escaped)).collect()
+}
+
+/// Undoes [`slice::escape_ascii`].
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut rest = text.bytes();
+    let mut bytes = Vec::new();
+    while let Some(byte) = rest.next() {
+        bytes.push(match (byte, if byte == b'\\' { rest.next() } else { None }) {
+            (_, Some(b'x')) => {
+                let digits: String = [rest.next(), rest.next()].into_iter().flatten().map(char::from).collect();
+                u8::from_str_radix(&digits, 16).unwrap()
+            }
+            (_, Some(b'n')) => b'\n',
+            (_, Some(b'r')) => b'\r',
+            (_, Some(b't')) => b'\t',
+            (_, Some(escaped)) => escaped,
+            (byte, None) => byte,
+        });
+    }
+    bytes
+}
+
+#[test]
+fn what_was_recorded_is_read_as_what_was_said() {
+    let kept = fs::read_to_string(FILE).unwrap();
+    let version = wire::ASK_VERSIONS[0];
+    let said = recorded(&kept, "request ");
+    assert_eq!(said.len(), requests().len());
+    for (request, bytes) in requests().into_iter().zip(said) {
+        let (kind, body) = unframed(&bytes).unwrap();
+        assert_eq!(version.read_request(kind, body).unwrap(), request);
+    }
+    let said = recorded(&kept, "answer ");
+    assert_eq!(said.len(), answers().len());
+    for (answer, bytes) in answers().into_iter().zip(said) {
+        assert_eq!(format!("{:?}", answer_in(&bytes).unwrap()), format!("{answer:?}"));
+    }
+}
+
+fn terms(grid: &GridId) -> Terms<'_> {
+    Terms { grid, utc_ms: 1_800_000_000_000, skew_max: Millis(0) }
+}
+
+#[tokio::test]
+async fn what_was_recorded_of_the_version_before_is_answered_with_which_program_is_too_old() {
+    use futures::io::Cursor;
+    use libp2p::{StreamProtocol, request_response::Codec as _};
+
+    let before = include_str!("golden_of_before.txt");
+    let old = StreamProtocol::new("/kolo/test/ask/6");
+    assert!(names::ask_protocols(&GridId::new("test").unwrap(), wire::ASK_VERSIONS).unwrap().contains(&old));
+    let counters = Arc::new(Counters::default());
+    let mut codec = Codec::new(wire::ASK_VERSIONS, Arc::clone(&counters), Duration::from_secs(5));
+    let said = recorded(before, "request ");
+    assert!(said.len() > 20);
+    for bytes in said {
+        let (kind, _) = unframed(&bytes).unwrap();
+        let asked = codec.read_request(&old, &mut Cursor::new(bytes.clone())).await.unwrap();
+        assert_eq!(asked, Asked::NotUnderstood(kind));
+        let mut answer = Cursor::new(Vec::new());
+        codec.write_response(&old, &mut answer, WireAnswer::NotUnderstood { kind }).await.unwrap();
+        let answer = answer.into_inner();
+        // As version 6 reads it: the kind 7 names the kind that is not understood, the kind 23 refuses with a reason in bytes and in words.
+        let (answered, body) = unframed(&answer).unwrap();
+        if kind < 16 {
+            assert_eq!((answered, body), (7, &[kind as u8][..]));
+            continue;
+        }
+        let (reason, words, version, hosts): (Vec<u8>, String, LedgerVersion, Vec<HostState>) =
+            wire::decode::<_, 4096>(body).unwrap();
+        assert_eq!((answered, reason, version, hosts.len()), (23, vec![250], LedgerVersion::default(), 0));
+        assert!(
+            words.len() < 300
+                && words.contains(&format!("version 6 of the protocol between nodes, this site {DIALECT}"))
+        );
+    }
+    assert_eq!(counters.get(Counter::AskDecodeFailures), 0, "nobody is blamed");
+    let grid = GridId::new("test").unwrap();
+    let advert = recorded(before, "envelope of an advert").remove(0);
+    let bundle = recorded(before, "bundle of an update").remove(0);
+    let update = bundle::unbundle(&bundle).unwrap()[0];
+    for envelope in [&advert[..], update] {
+        let dropped = wire::open(envelope, terms(&grid)).unwrap_err();
+        assert_eq!(dropped, Dropped::UnknownVersion(4));
+        assert!(!dropped.is_forwarders_fault() && dropped.to_string().contains("version 4"));
+    }
+    let now = fs::read_to_string(FILE).unwrap();
+    let advert = recorded(&now, "envelope of an advert").remove(0);
+    assert!(matches!(wire::open(&advert, terms(&grid)).unwrap().payload, Payload::Advert(_)));
 }

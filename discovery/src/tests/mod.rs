@@ -7,6 +7,7 @@ mod direct;
 mod golden;
 mod gossip;
 mod gossip_checks;
+mod large;
 mod links;
 mod membership;
 mod next_version;
@@ -59,6 +60,10 @@ impl ScheduleSource for TestLedger {
         let state = self.state.lock().unwrap();
         let hosts = state.1.iter().map(|(host, schedule)| (host.clone(), schedule.clone()));
         ScheduleSnapshot { site: self.site.clone(), version: state.0, schedules: SiteSchedules::new(hosts, []) }
+    }
+
+    fn version(&self) -> LedgerVersion {
+        TestLedger::version(self)
     }
 }
 
@@ -188,6 +193,7 @@ fn query(count: usize) -> Query {
         enough: count,
         demand: demand(RequestDocument { per_host: amounts(1000), ..RequestDocument::default() }),
         max_schedule_age: Millis(60_000),
+        ask_after: Millis(60_000),
         timeout: Millis(5_000),
         exclude: Default::default(),
     }
@@ -227,6 +233,7 @@ pub(crate) fn advert(of: &Identity, sequence: u64) -> Advert {
         quotes: false,
         addresses: Vec::new(),
         features: Features::own(),
+        offer: Default::default(),
     }
 }
 

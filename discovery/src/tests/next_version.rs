@@ -1,6 +1,6 @@
 //! An invented next version of this program forms a grid with this one, over TCP on this machine, and with real ledgers:
-//! its nodes speak version 7 of direct requests among themselves, ask in version 6 what this one does not know, and say
-//! more in their adverts. One node speaks version 99 and nothing else.
+//! its nodes speak version 8 of direct requests among themselves, ask in version 7 what this one does not know, and say
+//! more in their adverts. One node speaks version 99 and nothing else, another one version 6, as nodes of before do.
 
 use broker::{
     features::{Feature, Features},
@@ -17,7 +17,7 @@ use super::*;
 use crate::{
     AskError, Constraint, InboundRequest,
     start::start_speaking,
-    wire::{ASK_VERSIONS, AskVersion, DecodeError, Dialect, Extra, WireAnswer, WireRequest, Written},
+    wire::{ASK_VERSIONS, AskVersion, DIALECT, DecodeError, Dialect, Extra, WireAnswer, WireRequest, Written},
 };
 
 /// The kind of request that this program does not know. What it asks is what [`WireRequest::DialBack`] does.
@@ -25,23 +25,24 @@ const LATER_KIND: u16 = 99;
 /// What stands behind every body in another version.
 const BEHIND: u8 = 0xaa;
 
-/// Version 6 with one kind more, or a later version, whose bodies are longer.
+/// Version 7 with one kind more, or a later version, whose bodies are longer.
 #[derive(Debug)]
 struct Later(u16);
 
-static NEXT: &[&dyn AskVersion] = &[&Later(7), &Later(6)];
+static NEXT: &[&dyn AskVersion] = &[&Later(8), &Later(DIALECT)];
 static FAR: &[&dyn AskVersion] = &[&Later(99)];
+static BEFORE: &[&dyn AskVersion] = &[&Before];
 
 impl Later {
     fn write(&self, (kind, mut body): (u16, Vec<u8>)) -> Written {
-        if self.0 > 6 {
+        if self.0 > DIALECT {
             body.push(BEHIND);
         }
         Ok((kind, body))
     }
 
     fn read<'a>(&self, body: &'a [u8]) -> Result<&'a [u8], DecodeError> {
-        if self.0 == 6 {
+        if self.0 == DIALECT {
             return Ok(body);
         }
         body.strip_suffix(&[BEHIND]).ok_or(DecodeError::Trailing(0))
@@ -79,6 +80,40 @@ impl AskVersion for Later {
 
     fn read_answer(&self, kind: u16, body: &[u8]) -> Result<WireAnswer, DecodeError> {
         ASK_VERSIONS[0].read_answer(kind, self.read(body)?)
+    }
+}
+
+/// Version 6 as far as it matters here: how it writes a hold that this program does not read, and reads a refusal.
+#[derive(Debug)]
+struct Before;
+
+impl AskVersion for Before {
+    fn number(&self) -> u16 {
+        6
+    }
+
+    fn knows_request(&self, kind: u16) -> bool {
+        ASK_VERSIONS[0].knows_request(kind)
+    }
+
+    fn answer_bytes_max(&self, kind: u16) -> Option<usize> {
+        ASK_VERSIONS[0].answer_bytes_max(kind)
+    }
+
+    fn write_request(&self, request: &WireRequest) -> Written {
+        Ok((ASK_VERSIONS[0].write_request(request)?.0, b"as it was".to_vec()))
+    }
+
+    fn read_request(&self, kind: u16, body: &[u8]) -> Result<WireRequest, DecodeError> {
+        ASK_VERSIONS[0].read_request(kind, body)
+    }
+
+    fn write_answer(&self, answer: &WireAnswer) -> Written {
+        ASK_VERSIONS[0].write_answer(answer)
+    }
+
+    fn read_answer(&self, kind: u16, body: &[u8]) -> Result<WireAnswer, DecodeError> {
+        ASK_VERSIONS[0].read_answer(kind, body)
     }
 }
 
@@ -263,13 +298,14 @@ async fn version_99_is_refused_by_its_number_and_nothing_is_held() {
     let far = Dialect { asks: FAR, features: Features::default(), extra: Extra::new() };
     let far = Site::start(&here.discovery.listen_addresses(), far).await;
     know_each_other(&[&here, &far]).await;
-    for (from, to, versions) in
-        [(&here, &far, "the site speaks versions [99] of direct requests, this node [6]"), (&far, &here, "[6]")]
+    for (from, to, words) in [(&here, &far, "this node's program is too old"), (&far, &here, "its program is too old")]
     {
         let answer = from.ask(to, SiteRequest::Hold(from.hold(to, "never"))).await;
         let SiteAnswer::Refused(refusal) = answer else { panic!("{answer:?}") };
         let RefusalReason::NotUnderstood(why) = &refusal.reason else { panic!("{refusal:?}") };
-        assert!(why.contains(versions), "{why}");
+        assert!(why.starts_with(words) && why.contains("99") && why.contains("7"), "{why}");
+        let told = from.discovery.status().apart;
+        assert!(told.iter().any(|(site, why)| site == to.id() && why.starts_with(words)), "{told:?}");
         assert_eq!(to.bookings(), 0);
         let fetched = from.discovery.fetch_schedule(to.id(), Millis(5_000)).await;
         assert!(matches!(fetched, Err(AskError::NotUnderstood(_))), "{fetched:?}");
@@ -278,4 +314,30 @@ async fn version_99_is_refused_by_its_number_and_nothing_is_held() {
     let base = Feature::try_from("requests/1".to_owned()).unwrap();
     assert_eq!((found.hosts.len(), found.cut), (1, vec![(Constraint::Feature(base), 1)]));
     assert_nobody_is_blamed(&[&here, &far]);
+}
+
+/// What a node of before says of itself does not name the versions that it speaks, so they are those of its direct requests; this test's
+/// says it. Either way both are told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_before_is_told_that_its_program_is_too_old() {
+    let here = Site::start(&[], Dialect::default()).await;
+    let old = Dialect { asks: BEFORE, features: Features::default(), extra: Extra::new() };
+    let old = Site::start(&here.discovery.listen_addresses(), old).await;
+    know_each_other(&[&here, &old]).await;
+    let core = old.discovery.core();
+    let request = WireRequest::Site(SiteRequest::Hold(old.hold(&here, "of-before")));
+    let answered = core.request(here.id(), request, Millis(5_000)).await;
+    let Ok(WireAnswer::Site(SiteAnswer::Refused(refusal))) = answered else { panic!("{answered:?}") };
+    let RefusalReason::NotUnderstood(why) = &refusal.reason else { panic!("{refusal:?}") };
+    assert!(why.contains("too old: it speaks version 6 of the protocol between nodes, this site 7"), "{why}");
+    let asked = core.request(here.id(), WireRequest::Schedules(None), Millis(5_000)).await;
+    assert!(matches!(asked, Ok(WireAnswer::NotUnderstood { kind: 1 })), "{asked:?}");
+    assert_eq!(here.bookings(), 0);
+    for (site, other, words) in
+        [(&here, &old, "its program is too old"), (&old, &here, "this node's program is too old")]
+    {
+        let told = site.discovery.status().apart;
+        assert!(told.iter().any(|(of, why)| of == other.id() && why.starts_with(words)), "{told:?}");
+    }
+    assert_nobody_is_blamed(&[&here, &old]);
 }

@@ -8,7 +8,7 @@ use tokio::{
 use super::{links::stranger, *};
 use crate::{
     AskError, RunError, RunInbound, RunStream, STREAMS_PER_PEER_MAX,
-    opening::{Answer, OPENING_BYTES_MAX},
+    opening::{Answer, OPENING_BYTES_MAX, Want},
     swarm_task::Purpose,
 };
 
@@ -111,6 +111,12 @@ async fn who_refuses_is_heard_and_what_is_too_much_is_not_sent() {
     let opened = opener.discovery.open_run(&site, vec![1; OPENING_BYTES_MAX]);
     let (refused, ()) = timeout(DEADLINE, futures::future::join(opened, refuse)).await.unwrap();
     assert_eq!(refused.unwrap_err(), RunError::Refused("ü".repeat(512)));
+
+    let wanting = Answer::Wanting(Want::Network, "no network".to_owned());
+    let refuse = async { inbound.next().await.unwrap().refuse(&wanting).await };
+    let opened = opener.discovery.open_run(&site, vec![1]);
+    let (refused, ()) = timeout(DEADLINE, futures::future::join(opened, refuse)).await.unwrap();
+    assert_eq!(refused.unwrap_err(), RunError::Wanting(Want::Network, "no network".to_owned()));
 
     let too_large = opener.discovery.open_run(&site, vec![1; OPENING_BYTES_MAX + 1]).await;
     assert_eq!(too_large.unwrap_err(), RunError::TooLarge(OPENING_BYTES_MAX + 1));

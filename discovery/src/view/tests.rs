@@ -37,6 +37,7 @@ fn advert(name: &str, sequence: u64, time_to_live_s: u32) -> Advert {
         quotes: false,
         addresses: Vec::new(),
         features: Features::own(),
+        offer: Default::default(),
     }
 }
 
@@ -102,7 +103,7 @@ fn a_host_is_handed_out_only_with_a_fresh_schedule() {
     let host = HostId::new("h1").unwrap();
     receive(&view, "a", 1, 60_000);
     assert!(view.fresh_host((&site("a"), &host), Millis(10), Millis(100), &mut Default::default()).is_none());
-    view.receive_snapshot(snapshot("a", 1), Millis(10));
+    view.receive_snapshot(snapshot("a", 1), None, Millis(10));
     assert!(view.fresh_host((&site("a"), &host), Millis(110), Millis(100), &mut Default::default()).is_some());
     assert!(view.fresh_host((&site("a"), &host), Millis(111), Millis(100), &mut Default::default()).is_none());
     view.receive_version(&site("a"), LedgerVersion { incarnation: 1, change: 2 }, Millis(20));
@@ -122,7 +123,7 @@ fn uplinks_are_known_with_what_is_used_of_them_and_are_no_hosts() {
     used.add(window, &uplinks::amounts_of(Amount(300)));
     let schedules = SiteSchedules::new([(HostId::uplink(), used)], []);
     let known = ScheduleSnapshot { schedules, ..snapshot("a", 0) };
-    view.receive_snapshot(known, Millis(10));
+    view.receive_snapshot(known, None, Millis(10));
     let change = |amounts, kind| ScheduleChange::Host(HostChange { host: HostId::uplink(), window, amounts, kind });
     let changes = vec![change(uplinks::amounts_of(Amount(200)), ChangeKind::Added)];
     let from = LedgerVersion { incarnation: 1, change: 0 };
@@ -164,11 +165,11 @@ fn pages_of_adverts_cover_all_sites_once() {
 fn a_site_cannot_grow_its_schedules_without_end() {
     let view = view(10);
     receive(&view, "a", 1, 60_000);
-    view.receive_snapshot(snapshot("a", 0), Millis(0));
+    view.receive_snapshot(snapshot("a", 0), None, Millis(0));
     let cpu = BTreeMap::from([(ResourceName::new("cpu").unwrap(), Amount(1))]);
     let mut next = 0;
     while view.version(&site("a")).is_some() {
-        assert!(next < 2 * STEPS_PER_SITE_MAX as u64, "never forgotten");
+        assert!(next < 2 * STEPS_KEPT_MAX as u64, "never forgotten");
         let changes: Vec<ScheduleChange> = (next..next + 1000)
             .map(|number| Time(i64::try_from(3 * number).unwrap()))
             .map(|start| {
@@ -200,7 +201,7 @@ fn in_a_large_grid_new_sites_wait_until_they_are_asked_in_turn() {
         ScheduleUpdate { site: site("c"), from: LedgerVersion { incarnation: 1, change: 3 }, changes: Vec::new() };
     assert_eq!(view.receive_update(&update, Millis(0)), Received::Gap);
     assert!(!wanted("c"), "nor are they asked because they have changed");
-    view.receive_snapshot(snapshot("c", 4), Millis(0));
+    view.receive_snapshot(snapshot("c", 4), None, Millis(0));
     assert_eq!(view.any_unknown(), None);
 }
 
@@ -209,7 +210,7 @@ fn a_site_that_is_to_be_asked_holds_up_no_recheck_and_one_that_was_lost_is_asked
     let view = view(10);
     for (name, heard) in [("a", 1_000), ("b", 2_000)] {
         receive(&view, name, 1, 100_000);
-        view.receive_snapshot(snapshot(name, 1), Millis(heard));
+        view.receive_snapshot(snapshot(name, 1), None, Millis(heard));
         let taken = view.fetches.take_due(Millis(0), |_| true, |_| true);
         view.fetches.finished(&taken.unwrap(), Millis(0), true);
     }
@@ -230,9 +231,9 @@ fn an_unknown_site_is_found_wherever_it_is() {
     for number in 0..50 {
         let name = format!("told-{number}");
         receive(&view, &name, 1, 60_000);
-        view.receive_snapshot(snapshot(&name, 1), Millis(0));
+        view.receive_snapshot(snapshot(&name, 1), None, Millis(0));
     }
-    view.receive_snapshot(snapshot("own", 1), Millis(0));
+    view.receive_snapshot(snapshot("own", 1), None, Millis(0));
     assert_eq!(view.any_unknown(), None);
     receive(&view, "silent", 1, 60_000);
     for _ in 0..200 {
@@ -262,4 +263,35 @@ proptest::proptest! {
             }
         }
     }
+}
+
+#[test]
+fn only_so_many_large_sites_are_kept_and_small_ones_always() {
+    let view = view(100);
+    let of_steps = |steps: usize| {
+        let steps: Vec<(Time, Amount)> =
+            (0..steps).map(|at| (Time(i64::try_from(at).unwrap()), Amount(at as u64 % 2 + 1))).collect();
+        let occupancy = broker::schedule::Occupancy::from_steps(&steps).unwrap();
+        let schedule = Schedule::from(BTreeMap::from([(ResourceName::new("cpu").unwrap(), occupancy)]));
+        SiteSchedules::new([(HostId::new("h1").unwrap(), schedule)], [])
+    };
+    let schedules = of_steps(STEPS_OF_LARGE_SITES_MAX / 8);
+    let mut kept = 0;
+    for number in 0..10 {
+        let name = format!("large-{number}");
+        receive(&view, &name, 1, 60_000);
+        let large = ScheduleSnapshot { schedules: schedules.clone(), ..snapshot(&name, 1) };
+        if view.has_room_for(&large) {
+            view.receive_snapshot(large.clone(), None, Millis(0));
+            kept += 1;
+        } else {
+            view.note_trouble(&site(&name), "no room".to_owned());
+        }
+        assert_eq!(view.has_room_for(&large), number < 8, "in the place of what it had");
+    }
+    assert_eq!(kept, 8);
+    let small = ScheduleSnapshot { schedules: of_steps(LARGE_SITE_STEPS), ..snapshot("small", 1) };
+    assert!(view.has_room_for(&small));
+    let told = view.sites(Millis(1)).into_iter().find(|told| told.advert.site == site("large-9")).unwrap();
+    assert_eq!((told.version, told.trouble.as_deref()), (None, Some("no room")));
 }

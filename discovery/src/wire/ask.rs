@@ -1,21 +1,22 @@
 //! The versions of the protocol of direct requests that this node speaks.
 //!
 //! To change the protocol: a new kind of request is a new number in the present version, and a site that does not know it
-//! says so. Whatever changes a known kind is a new version: a new [`AskVersion`], put in front of [`ASK_VERSIONS`],
-//! where the one before stays until no node needs it any more. Invariant: a number, of a version or of a kind, is never
+//! says so. Whatever changes a known kind is a new version: a new number of the protocol ([`super::version`]) and a new [`AskVersion`], put in front of
+//! [`ASK_VERSIONS`], where the one before stays until no node needs it any more; then [`OfBefore`] answers its nodes. Invariant: a number, of a version or of a kind, is never
 //! used for something else again.
 
 use super::{
-    ask_6::Ask6,
+    ask_7::Ask7,
     ask_version::AskVersion,
     frame::{framed, unframed},
     message::{WireAnswer, WireRequest},
+    of_before::OfBefore,
 };
 
 /// The newest version.
-const NEWEST: &dyn AskVersion = &Ask6;
+const NEWEST: &dyn AskVersion = &Ask7;
 /// What this node speaks, the newest first: two nodes use the first that both know.
-pub const ASK_VERSIONS: &[&dyn AskVersion] = &[NEWEST];
+pub const ASK_VERSIONS: &[&dyn AskVersion] = &[NEWEST, &OfBefore];
 
 /// A request as it stands on a stream in the newest version; nothing when it cannot be written.
 #[must_use]

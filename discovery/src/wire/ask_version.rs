@@ -15,6 +15,11 @@ pub trait AskVersion: fmt::Debug + Send + Sync + 'static {
     /// Stands at the end of the protocol's name.
     fn number(&self) -> u16;
 
+    /// Whether this node speaks it; else it only tells those who do that their program is too old.
+    fn is_spoken(&self) -> bool {
+        true
+    }
+
     /// Whether requests of this kind are understood.
     fn knows_request(&self, kind: u16) -> bool;
 

@@ -7,9 +7,7 @@ use broker::{
     amount::Amount,
     features::FEATURES_MAX,
     host::Host,
-    protocol::{
-        Advert, ClassChange, HostChange, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate, USE_STEPS,
-    },
+    protocol::{Advert, ClassChange, HostChange, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate},
     request::MAX_NAMES,
     resources::{Amounts, ResourceName},
     tariff::Tariff,
@@ -19,9 +17,9 @@ use libp2p::Multiaddr;
 pub use crate::config::TIME_TO_LIVE_MAX;
 
 /// Most hosts of a site.
-pub const HOSTS_PER_SITE_MAX: usize = 1024;
+pub const HOSTS_PER_SITE_MAX: usize = 2048;
 /// Most bytes that describe the hosts of a site, when those of a class are told one by one.
-const DESCRIBED_BYTES_MAX: usize = 1 << 20;
+const DESCRIBED_BYTES_MAX: usize = 2 << 20;
 /// Most schedules of a site: those of the hosts, and that of the uplink.
 pub const UNITS_PER_SITE_MAX: usize = HOSTS_PER_SITE_MAX + 1;
 /// Longest name of a site, in bytes.
@@ -38,10 +36,17 @@ pub const ADDRESSES_MAX: usize = 16;
 const ADDRESS_BYTES_MAX: usize = 256;
 /// Most changes in one update.
 pub const CHANGES_MAX: usize = 1024;
-/// Most steps of all schedules of one site; at 16 bytes each, 4 MiB.
-pub const STEPS_PER_SITE_MAX: usize = 1 << 18;
-/// Most sets of amounts of all classes of one site that are told by count.
-pub const USES_PER_SITE_MAX: usize = STEPS_PER_SITE_MAX / (2 * USE_STEPS);
+/// Most steps of all schedules of one site when they are fetched; at 17 bytes each, 34 MiB. A site that has more tells the far future
+/// coarsely.
+pub const STEPS_PER_SITE_MAX: usize = 1 << 21;
+/// Most of these once changes have come since.
+pub const STEPS_KEPT_MAX: usize = STEPS_PER_SITE_MAX + STEPS_PER_SITE_MAX / 8;
+/// A site with more steps than this is a large one.
+pub const LARGE_SITE_STEPS: usize = 1 << 18;
+/// Most steps of all large sites together, 270 MiB: beyond it the schedules of one more are not kept.
+pub const STEPS_OF_LARGE_SITES_MAX: usize = 8 * STEPS_PER_SITE_MAX;
+/// Most sets of amounts of classes in one part of the schedules of a site.
+pub const USES_PER_PART_MAX: usize = 8192;
 /// Largest number in a ledger version; far beyond any ledger, and far from overflow.
 const VERSION_MAX: u64 = 1 << 53;
 
@@ -50,8 +55,20 @@ const VERSION_MAX: u64 = 1 << 53;
 #[error("{0}")]
 pub struct Invalid(String);
 
+impl Invalid {
+    /// What is wrong, in words.
+    pub(super) fn new(what: String) -> Invalid {
+        Invalid(what)
+    }
+
+    /// Wrong in these words, unless it holds.
+    pub(super) fn unless(holds: bool, what: impl FnOnce() -> String) -> Result<(), Invalid> {
+        if holds { Ok(()) } else { Err(Invalid(what())) }
+    }
+}
+
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), Invalid> {
-    if holds { Ok(()) } else { Err(Invalid(what())) }
+    Invalid::unless(holds, what)
 }
 
 fn is_clean(text: &str, bytes_max: usize) -> bool {
@@ -110,6 +127,11 @@ pub fn check_tariff(tariff: &Tariff) -> Result<(), Invalid> {
 /// [`Invalid`] names the limit that it breaks.
 pub fn check_host(host: &Host) -> Result<(), Invalid> {
     ensure(!host.id.is_uplink(), || format!("host {}: this name stands for the site's link to others", host.id))?;
+    // Hooks and commands get the names of hosts in lists, and people write SITE/HOST.
+    let splits = |part: char| part == ',' || part == '/' || part.is_whitespace();
+    ensure(!host.id.as_str().contains(splits), || {
+        format!("host {:?}: a comma, a blank or a / in a name would split it where hosts are listed", host.id.as_str())
+    })?;
     let (id, mbps) = (&host.id, ResourceName::mbps());
     ensure(!host.capacity.contains_key(&mbps), || {
         format!("host {id}: the resource {} is of the uplink", mbps.as_str())

@@ -172,23 +172,25 @@ mod tests {
     use libp2p::request_response::Codec as _;
 
     use broker::{
+        amount::Amount,
         classes::Members,
         ids::HostId,
         protocol::{HostState, LedgerVersion, RefusalReason, SiteAnswer},
-        resources::Amounts,
-        schedule::{Occupancy, Schedule},
+        request::MAX_NAMES,
+        resources::{Amounts, ResourceName},
+        time::Time,
     };
 
     use super::*;
     use crate::wire::{
         ASK_VERSIONS,
-        check::{UNITS_PER_SITE_MAX, USES_PER_SITE_MAX},
+        check::{UNITS_PER_SITE_MAX, USES_PER_PART_MAX},
         encode,
         frame::framed,
         request_bytes,
     };
 
-    const PROTOCOL: StreamProtocol = StreamProtocol::new("/kolo/test/ask/6");
+    const PROTOCOL: StreamProtocol = StreamProtocol::new("/kolo/test/ask/7");
 
     /// More than is skipped at a time.
     const SKIPPED: usize = 10_000;
@@ -198,15 +200,18 @@ mod tests {
         (Codec::new(ASK_VERSIONS, Arc::clone(&counters), Duration::from_secs(5)), counters)
     }
 
-    /// As an answer with the schedules of a site stands on a stream: hosts, classes, what is used of them.
-    fn schedules(counts: [usize; 3]) -> Vec<u8> {
-        let [hosts, classes, uses] = counts;
+    /// As an answer with the schedules of a site stands on a stream: hosts, resources of each, classes, what is used of them.
+    fn schedules(counts: [usize; 4]) -> Vec<u8> {
+        type Steps = Vec<(Time, Amount)>;
+        let [hosts, resources, classes, uses] = counts;
         let name = HostId::new("n").unwrap();
-        let hosts = vec![(name.clone(), Schedule::default()); hosts];
+        let resources = vec![(ResourceName::new("cpu").unwrap(), Steps::new()); resources];
+        let hosts = vec![(name.clone(), resources); hosts];
         let classes = vec![(name, Members { first: 1, count: 2 }); classes];
-        let uses = vec![(0_u32, Amounts::new(), Occupancy::default()); uses];
+        let uses = vec![(0_u32, Amounts::new(), Steps::new()); uses];
+        let whole = (LedgerVersion::default(), 1_u32, None::<Time>);
         const KIND: u16 = 1;
-        framed(KIND, &encode(&(LedgerVersion::default(), hosts, classes, uses)).unwrap())
+        framed(KIND, &encode(&(whole, 0_u32, hosts, classes, uses)).unwrap())
     }
 
     async fn asked(codec: &mut Codec, bytes: Vec<u8>) -> io::Result<Asked> {
@@ -301,10 +306,10 @@ mod tests {
     #[tokio::test]
     async fn an_endless_list_is_refused() {
         let (mut codec, _) = codec();
-        let most = [UNITS_PER_SITE_MAX, UNITS_PER_SITE_MAX, USES_PER_SITE_MAX];
+        let most = [UNITS_PER_SITE_MAX, MAX_NAMES, UNITS_PER_SITE_MAX, USES_PER_PART_MAX];
         assert!(codec.read_response(&PROTOCOL, &mut Cursor::new(schedules(most))).await.is_ok());
         for list in 0..most.len() {
-            let mut counts = [0; 3];
+            let mut counts = [1; 4];
             counts[list] = most[list] + 1;
             assert!(codec.read_response(&PROTOCOL, &mut Cursor::new(schedules(counts))).await.is_err(), "{list}");
         }

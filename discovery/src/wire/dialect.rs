@@ -20,3 +20,11 @@ impl Default for Dialect {
         Dialect { asks: ASK_VERSIONS, features: Features::own(), extra: Extra::new() }
     }
 }
+
+impl Dialect {
+    /// The numbers that it speaks, and not only refuses.
+    #[must_use]
+    pub fn spoken(&self) -> Vec<u16> {
+        self.asks.iter().filter(|version| version.is_spoken()).map(|version| version.number()).collect()
+    }
+}

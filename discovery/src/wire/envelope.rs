@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     check,
     encoding::{ADVERT_BYTES_MAX, UPDATE_BYTES_MAX, decode, encode},
-    tariffs,
+    images, offered, tariffs,
+    version::DIALECT,
 };
 use crate::{
     config::GridId,
@@ -30,7 +31,7 @@ use crate::{
 };
 
 /// The one version that is written and read.
-const VERSION: u8 = 4;
+const VERSION: u8 = DIALECT as u8;
 /// Version, kind, author, sequence.
 const CLAIM_BYTES: usize = 1 + 1 + 32 + 8;
 const HEADER_BYTES: usize = CLAIM_BYTES + 64;
@@ -255,6 +256,8 @@ fn body_of(grid: &GridId, stamp: Stamp, payload: Payload, (badge, extra): (Badge
     match payload {
         Payload::Advert(advert) => {
             body.extra.extend(tariffs::entry(&advert.hosts).ok()?);
+            body.extra.extend(images::entry(advert.features.images()));
+            body.extra.extend(offered::entry(&advert.offer).ok()?);
             encode(&body.map(|()| advert)).ok()
         }
         Payload::Update(update) => encode(&body.map(|()| update)).ok(),
@@ -277,6 +280,8 @@ fn read_body(envelope: &[u8]) -> Result<Body<Payload>, Dropped> {
     let read = match header[1] {
         ADVERT => decode::<Body<Advert>, ADVERT_BYTES_MAX>(body).and_then(|mut body| {
             tariffs::put_into(&mut body.payload.hosts, &body.extra)?;
+            images::put_into(&mut body.payload.features, &body.extra)?;
+            body.payload.offer = offered::of(&body.extra)?;
             Ok(body.map(Payload::Advert))
         }),
         UPDATE => decode::<Body<ScheduleUpdate>, ADVERT_BYTES_MAX>(body).map(|body| body.map(Payload::Update)),

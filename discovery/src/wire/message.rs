@@ -1,20 +1,13 @@
 //! Direct requests and their answers, as this node uses them, whatever the version of the protocol that carries them.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::sync::Arc;
 
 use broker::{
-    classes::Members,
-    ids::{HostId, SiteId},
-    protocol::{
-        ClassSchedules, FoundBooking, LedgerVersion, Refusal, RefusalReason, ScheduleSnapshot, SiteAnswer, SiteRequest,
-        SiteSchedules,
-    },
-    resources::Amounts,
-    schedule::{Occupancy, Schedule},
+    protocol::{FoundBooking, LedgerVersion, Refusal, RefusalReason, ScheduleChange, SiteAnswer, SiteRequest},
+    schedule::Schedule,
 };
-use serde::{Deserialize, Deserializer, Serialize, de};
 
-use super::check::{UNITS_PER_SITE_MAX, USES_PER_SITE_MAX, steps_of};
+use super::{check::steps_of, parts::WireSchedules};
 use crate::config::HEAVY_ANSWER;
 
 /// What one node asks another.
@@ -24,8 +17,15 @@ pub enum WireRequest {
     Site(SiteRequest),
     /// Several of these in one message, each with an answer of its own; at least two, at most [`MANY_MAX`], none that may bring much.
     Many(Vec<SiteRequest>),
-    /// All schedules, unless the version is the one named.
+    /// All schedules, unless the version is the one named: their first part, or what has changed since.
     Schedules(Option<LedgerVersion>),
+    /// Another part of the schedules of a version, of which the first was got.
+    SchedulesPart {
+        /// The version.
+        version: LedgerVersion,
+        /// The number of the part.
+        number: u32,
+    },
     /// The site's own signed advert.
     Advert,
     /// Signed adverts of all sites, unless the asker has one of the same sequence or a later one: by short site hash.
@@ -42,8 +42,12 @@ pub enum WireRequest {
 /// The answer.
 #[derive(Debug, Clone)]
 pub enum WireAnswer {
-    /// All schedules at a version.
+    /// A part of all schedules at a version.
     Schedules(Arc<WireSchedules>),
+    /// What has changed since the version that was named.
+    Changes(SinceThen),
+    /// The parts of the version that was named are not kept any more: ask for all schedules again.
+    PartsGone,
     /// Nothing changed since the version that was named.
     Unchanged(LedgerVersion),
     /// The node's answer about an attempt.
@@ -73,6 +77,17 @@ pub enum WireAnswer {
     },
     /// Whether a connection to the asker could be opened.
     DialedBack(bool),
+}
+
+/// What has changed in the schedules of a site since a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SinceThen {
+    /// The version.
+    pub from: LedgerVersion,
+    /// The changes in order, at most as many as an update may have.
+    pub changes: Vec<ScheduleChange>,
+    /// Whether these are all; else ask again.
+    pub is_complete: bool,
 }
 
 /// Most requests in one message.
@@ -117,7 +132,10 @@ impl WireRequest {
     pub(crate) fn may_bring_much(&self) -> bool {
         match self {
             WireRequest::Site(request) => matches!(request, SiteRequest::Bookings { .. } | SiteRequest::Lookup(_)),
-            WireRequest::Schedules(_) | WireRequest::Adverts(_) | WireRequest::Revocations { .. } => true,
+            WireRequest::Schedules(_)
+            | WireRequest::SchedulesPart { .. }
+            | WireRequest::Adverts(_)
+            | WireRequest::Revocations { .. } => true,
             WireRequest::Many(_) | WireRequest::Advert | WireRequest::DialBack => false,
         }
     }
@@ -146,6 +164,11 @@ fn site_answer_bytes(answer: &SiteAnswer) -> usize {
     match answer {
         SiteAnswer::Refused(Refusal { hosts, .. }) | SiteAnswer::Quoted { hosts, .. } => {
             hosts.iter().map(|state| of_schedule(&state.schedule) + ENTRY_BYTES * state.held.len()).sum()
+        }
+        SiteAnswer::Standing(standing) => {
+            let schedules =
+                standing.on_hosts.iter().map(|(_, used)| used).chain(standing.of_site.iter().map(|(_, used)| used));
+            schedules.map(of_schedule).sum()
         }
         SiteAnswer::Confirmed { receipt: Some(receipt), .. } | SiteAnswer::Booked { receipt: Some(receipt), .. } => {
             receipt.text.len()
@@ -193,6 +216,7 @@ impl WireAnswer {
                 let (steps, entries) = schedules.size();
                 STEP_BYTES * steps + ENTRY_BYTES * entries
             }
+            WireAnswer::Changes(SinceThen { changes, .. }) => ENTRY_BYTES * changes.len(),
             WireAnswer::Adverts { envelopes: parts, .. } | WireAnswer::Revocations { revocations: parts, .. } => {
                 parts.iter().map(Vec::len).sum()
             }
@@ -202,82 +226,4 @@ impl WireAnswer {
         };
         (bytes / 1024) as u64
     }
-}
-
-/// All schedules of a site. Its lists are bounded while they are read: a host that takes three bytes on the wire
-/// takes a hundred in memory, so the limit on bytes alone would let a hostile site fill a few hundred MiB.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct WireSchedules {
-    version: LedgerVersion,
-    #[serde(deserialize_with = "bounded::<_, _, UNITS_PER_SITE_MAX>")]
-    hosts: Vec<(HostId, Schedule)>,
-    #[serde(deserialize_with = "bounded::<_, _, UNITS_PER_SITE_MAX>")]
-    classes: Vec<(HostId, Members)>,
-    /// By the place of the class: on how many of its hosts just these amounts are used.
-    #[serde(deserialize_with = "bounded::<_, _, USES_PER_SITE_MAX>")]
-    uses: Vec<(u32, Amounts, Occupancy)>,
-}
-
-impl WireSchedules {
-    /// From a snapshot of the ledger.
-    #[must_use]
-    pub fn from_snapshot(snapshot: &ScheduleSnapshot) -> WireSchedules {
-        let schedules = &snapshot.schedules;
-        let hosts = schedules.hosts().map(|(host, schedule)| (host.clone(), schedule.clone())).collect();
-        let classes = schedules.classes().map(|(class, told)| (class.clone(), told.members)).collect();
-        let uses = (0..)
-            .zip(schedules.classes())
-            .flat_map(|(at, (_, told))| told.used.uses().map(move |(used, hosts)| (at, used.clone(), hosts.clone())));
-        WireSchedules { version: snapshot.version, hosts, classes, uses: uses.collect() }
-    }
-
-    /// The snapshot of `site`, which is the one that was asked.
-    #[must_use]
-    pub fn into_snapshot(self, site: SiteId) -> ScheduleSnapshot {
-        let mut uses: Vec<Vec<(Amounts, Occupancy)>> = vec![Vec::new(); self.classes.len()];
-        for (class, used, hosts) in self.uses {
-            // What is of no class is of no use.
-            if let Some(of_class) = usize::try_from(class).ok().and_then(|class| uses.get_mut(class)) {
-                of_class.push((used, hosts));
-            }
-        }
-        let classes = self.classes.into_iter().zip(uses);
-        let classes = classes
-            .map(|((class, members), uses)| (class, ClassSchedules { members, used: uses.into_iter().collect() }));
-        ScheduleSnapshot { site, version: self.version, schedules: SiteSchedules::new(self.hosts, classes) }
-    }
-
-    /// How many steps it has, and other entries.
-    fn size(&self) -> (usize, usize) {
-        let of_hosts: usize = self.hosts.iter().map(|(_, schedule)| steps_of(schedule)).sum();
-        let of_uses: usize = self.uses.iter().map(|(_, _, hosts)| hosts.len()).sum();
-        (of_hosts + of_uses, self.hosts.len() + self.classes.len() + self.uses.len())
-    }
-}
-
-struct Bounded<T, const MOST: usize>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>, const MOST: usize> de::Visitor<'de> for Bounded<T, MOST> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "at most {MOST} of a list")
-    }
-
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = sequence.next_element()? {
-            if values.len() == MOST {
-                return Err(de::Error::invalid_length(values.len() + 1, &self));
-            }
-            values.push(value);
-        }
-        Ok(values)
-    }
-}
-
-fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    deserializer.deserialize_seq(Bounded::<T, MOST>(PhantomData))
 }

@@ -1,7 +1,7 @@
 //! What travels between nodes: signed envelopes, bundles of them, direct requests and answers, and their limits.
 
 mod ask;
-mod ask_6;
+mod ask_7;
 mod ask_version;
 pub mod bundle;
 pub mod check;
@@ -10,10 +10,15 @@ mod dialect;
 mod encoding;
 mod envelope;
 pub mod frame;
+mod images;
 mod message;
 pub mod names;
+mod of_before;
+mod offered;
+mod parts;
 mod tariffs;
 mod verdict;
+mod version;
 
 pub(crate) use self::message::site_is_busy;
 pub use self::{
@@ -22,13 +27,15 @@ pub use self::{
     codec::{Asked, Codec},
     dialect::Dialect,
     encoding::{
-        ADVERT_BYTES_MAX, ANSWER_BYTES_MAX, DecodeError, EncodeError, REQUEST_BYTES_MAX, SCHEDULES_BYTES_MAX,
-        UPDATE_BYTES_MAX, decode, encode,
+        ADVERT_BYTES_MAX, ANSWER_BYTES_MAX, DecodeError, EncodeError, REQUEST_BYTES_MAX, UPDATE_BYTES_MAX, decode,
+        encode,
     },
     envelope::{
         Dropped, Extra, Opened, Payload, Stamp, Terms, badge_of, open, peek, peek_in, seal, seal_with_badge,
         sealed_bytes, sent_of,
     },
-    message::{MANY_MAX, WireAnswer, WireRequest, WireSchedules},
+    message::{MANY_MAX, SinceThen, WireAnswer, WireRequest},
+    parts::{Assembly, PARTS_MAX, Whole, WireSchedules},
     verdict::{REASONS_MAX, VERDICT_BYTES_MAX, Verdict},
+    version::{DIALECT, apart_words},
 };

@@ -5,7 +5,7 @@
 
 use libp2p::{StreamProtocol, gossipsub::IdentTopic};
 
-use super::ask_version::AskVersion;
+use super::{ask_version::AskVersion, version::DIALECT};
 use crate::config::GridId;
 
 /// The grid's name makes no name of a protocol.
@@ -60,8 +60,7 @@ pub fn ask_protocols(grid: &GridId, versions: &[&dyn AskVersion]) -> Result<Vec<
 }
 
 /// The number of the version that a protocol of direct requests is of; `None` when it is another protocol.
-#[must_use]
-pub fn ask_number(grid: &GridId, protocol: &StreamProtocol) -> Option<u16> {
+fn ask_number(grid: &GridId, protocol: &StreamProtocol) -> Option<u16> {
     protocol.as_ref().strip_prefix(&format!("/kolo/{grid}/ask/"))?.parse().ok()
 }
 
@@ -79,11 +78,30 @@ pub fn gossip_prefix(grid: &GridId) -> String {
 /// The topic of adverts.
 #[must_use]
 pub fn adverts_topic(grid: &GridId) -> IdentTopic {
-    IdentTopic::new(format!("kolo/{grid}/adverts/4"))
+    IdentTopic::new(format!("kolo/{grid}/adverts/{DIALECT}"))
 }
 
 /// The topic of bundles of schedule changes.
 #[must_use]
 pub fn schedules_topic(grid: &GridId) -> IdentTopic {
-    IdentTopic::new(format!("kolo/{grid}/schedules/5"))
+    IdentTopic::new(format!("kolo/{grid}/schedules/{DIALECT}"))
+}
+
+/// What identify says of a node's program and the dialects that it speaks.
+#[must_use]
+pub fn agent(spoken: &[u16]) -> String {
+    let spoken: Vec<String> = spoken.iter().map(ToString::to_string).collect();
+    format!("kolo/{}{SPEAKS}{}", env!("CARGO_PKG_VERSION"), spoken.join(","))
+}
+
+/// Stands before the dialects in [`agent`].
+const SPEAKS: &str = " speaks/";
+
+/// The dialects that a peer speaks, at most so many: as its agent says, or of a node that does not say it, those of its direct requests.
+#[must_use]
+pub fn spoken_by(grid: &GridId, agent: &str, protocols: &[StreamProtocol], most: usize) -> Vec<u16> {
+    match agent.split_once(SPEAKS) {
+        Some((_, spoken)) => spoken.split(',').filter_map(|number| number.parse().ok()).take(most).collect(),
+        None => protocols.iter().filter_map(|protocol| ask_number(grid, protocol)).take(most).collect(),
+    }
 }

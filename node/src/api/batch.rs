@@ -155,19 +155,27 @@ pub async fn plan_batch(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     let settings = state.requests.settings().planner;
     let requests = checked(&question, |request| request.starts(now, settings.default_reach))?;
     let asked: Vec<Asked> = (1..).zip(&requests).map(asked).collect::<Result<_, _>>()?;
-    let (BatchAnswer { lines, batch, .. }, sites) = answer(&state, how, asked).await?;
+    let (BatchAnswer { lines, batch, .. }, Looked { sites, left_out }) = answer(&state, how, asked).await?;
     let plans = requests.iter().zip(lines).map(|(request, line)| {
         let phases_us = Phase::ALL.into_iter().map(|phase| phase.name().to_owned()).zip(line.phases_us).collect();
-        live_plan(&state, request, line.outcome, phases_us, sites.len())
+        live_plan(&state, request, line.outcome, phases_us, (sites.len(), left_out))
     });
     Ok(Json(BatchPlans { plans: plans.collect(), batch, schedules: used_schedules(&state, sites.iter()) }))
 }
 
-/// Plans requests together on the live view, as soon as hosts are found for them; with the site of each host that was looked at.
+/// What a batch was planned on.
+pub struct Looked {
+    /// The site of each host that was looked at.
+    sites: Vec<SiteId>,
+    /// Hosts that fit some request and were not looked at, at least.
+    left_out: usize,
+}
+
+/// Plans requests together on the live view, as soon as hosts are found for them.
 ///
 /// # Errors
 /// A problem when the node plans another batch, or ends.
-pub async fn answer(state: &ApiState, how: How, mut asked: Vec<Asked>) -> Result<(BatchAnswer, Vec<SiteId>), Problem> {
+pub async fn answer(state: &ApiState, how: How, mut asked: Vec<Asked>) -> Result<(BatchAnswer, Looked), Problem> {
     let now = state.coordinator.clock.now().utc;
     let settings = state.requests.settings().planner;
     let busy = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node plans another batch; try again in a moment");
@@ -177,7 +185,7 @@ pub async fn answer(state: &ApiState, how: How, mut asked: Vec<Asked>) -> Result
     let shapes = asked.iter().map(|one| one.shapes.len()).sum();
     let demands: Vec<Demand> = asked.iter().filter_map(Asked::widest).collect();
     let talks = demands.iter().any(|demand| demand.traffic().is_some());
-    let hosts = find_hosts(state, demands, settings.m_max as usize, now).await;
+    let (hosts, left_out) = find_hosts(state, demands, settings.m_max as usize, now).await;
     let uplinks = state.discovery.view().uplinks(hosts.iter().map(|host| &host.site).filter(|_| talks));
     let site = |(id, link): (&SiteId, &Uplink)| SnapshotSite { id: id.clone(), uplink: Some(link.clone()) };
     let of_sites = uplinks.iter().map(site).collect();
@@ -194,7 +202,7 @@ pub async fn answer(state: &ApiState, how: How, mut asked: Vec<Asked>) -> Result
         batch::plan(&*policy, &planner, &asked, &options, Watch::timed(&|| started.elapsed()))
             .map_err(|error| Problem::wrong("requests", error))
     };
-    Ok((turn.run(plan).await.ok_or_else(busy)??, sites))
+    Ok((turn.run(plan).await.ok_or_else(busy)??, Looked { sites, left_out }))
 }
 
 /// The requests with the starts that they have now.
@@ -231,8 +239,14 @@ fn asked((number, request): (usize, &Request)) -> Result<Asked, Problem> {
     Ok(Asked::new(id, request))
 }
 
-/// Hosts that could serve the requests, for those that ask for the same together, `multiplier` for each seat.
-async fn find_hosts(state: &ApiState, demands: Vec<Demand>, multiplier: usize, now: Time) -> Vec<SnapshotHost> {
+/// Hosts that could serve the requests, for those that ask for the same together: all whose schedules are known, and of others `multiplier`
+/// for each seat; and how many were left out, at least.
+async fn find_hosts(
+    state: &ApiState,
+    demands: Vec<Demand>,
+    multiplier: usize,
+    now: Time,
+) -> (Vec<SnapshotHost>, usize) {
     let mut kinds: Vec<(Demand, usize)> = Vec::new();
     for demand in demands {
         let seats = demand.seats();
@@ -246,8 +260,10 @@ async fn find_hosts(state: &ApiState, demands: Vec<Demand>, multiplier: usize, n
     kinds.sort_by_key(wanted);
     let started = Instant::now();
     let mut hosts: BTreeMap<(SiteId, HostId), SnapshotHost> = BTreeMap::new();
+    let mut left_out = 0;
     for (left, kind) in (1..=kinds.len()).rev().zip(&kinds) {
         if started.elapsed() >= FIND_FOR {
+            left_out += 1;
             break;
         }
         let part = part_of(HOSTS_MAX - hosts.len(), left);
@@ -256,10 +272,16 @@ async fn find_hosts(state: &ApiState, demands: Vec<Demand>, multiplier: usize, n
         let counts = (count, count.min(demand.seats()));
         let age_max = driver::MAX_SCHEDULE_AGE;
         let found = driver::find(&state.discovery, demand, counts, rand::random(), Excluded::default(), age_max).await;
+        left_out += found.left_out + found.without_schedule;
         let mut new = 0;
         for host in found.hosts {
             let name = (host.site.clone(), host.host.id.clone());
-            if new < part && !hosts.contains_key(&name) {
+            if hosts.contains_key(&name) {
+                continue;
+            }
+            if new == part {
+                left_out += 1;
+            } else {
                 let schedule = host.offered(now).into_owned();
                 hosts.insert(name, SnapshotHost { site: host.site, host: host.host, schedule });
                 new += 1;
@@ -273,11 +295,18 @@ async fn find_hosts(state: &ApiState, demands: Vec<Demand>, multiplier: usize, n
         let left = left.entry(site.clone()).or_default();
         if let Some(known) = view.host_since((site, host), state.discovery.now(), Millis(0), left) {
             let (site, host) = (found.site.clone(), found.host.clone());
-            let known = FoundHost { site, host, schedule: known.schedule, version: known.version };
+            let known = FoundHost {
+                site,
+                host,
+                schedule: known.schedule,
+                version: known.version,
+                offer: known.offer,
+                standing: None,
+            };
             found.schedule = known.offered(now).into_owned();
         }
     }
-    hosts.into_values().collect()
+    (hosts.into_values().collect(), left_out)
 }
 
 /// What one kind of `left` may take of so many hosts. Those that want fewest come first, so that what they do not need is for the others.

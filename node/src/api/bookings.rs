@@ -81,7 +81,20 @@ pub struct BookedSite {
     /// What its uplink carries, if it has a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uplink_mbps: Option<u64>,
+    /// When its owner offers its hosts to nobody, of the time asked for; of many only the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_offered: Vec<NotOffered>,
 }
+
+/// From when to when hosts are not to be had.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct NotOffered {
+    pub start: Time,
+    pub end: Time,
+}
+
+/// Most of these for each site.
+const NOT_OFFERED_MAX: usize = 200;
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BookingView {
@@ -256,6 +269,20 @@ impl BookingQuery {
     }
 }
 
+/// When a site offers its hosts to nobody who asks now, within these bounds.
+fn not_offered(
+    state: &ApiState,
+    site: &SiteId,
+    now: Time,
+    (from, until): (Option<i64>, Option<i64>),
+) -> Vec<NotOffered> {
+    let offer = state.discovery.view().with_site(site, |view| view.advert().offer.clone()).unwrap_or_default();
+    let (from, until) = (Time(from.unwrap_or(0)), Time(until.unwrap_or(Time::MAX.0)).min(Time::MAX));
+    let inside = offer.closed(now).into_iter().filter(|closed| closed.end > from && closed.start < until);
+    let view = |closed: Window| NotOffered { start: closed.start.max(from), end: closed.end.min(until) };
+    inside.take(NOT_OFFERED_MAX).map(view).collect()
+}
+
 /// Who has reserved what and when, at all sites.
 #[utoipa::path(get, path = "/bookings", tag = "grid", params(BookingQuery), responses((status = 200, description = "Done", body = BookingList)))]
 pub async fn list_bookings(
@@ -283,6 +310,7 @@ pub async fn list_bookings(
         is_cut: reported.is_cut,
         is_withheld: reported.is_withheld,
         uplink_mbps: state.discovery.view().with_site(site, |view| view.advert().uplink).flatten().map(|mbps| mbps.0),
+        not_offered: not_offered(&state, site, now.utc, (query.from, query.until)),
     });
     let sites = sites.collect();
     let ended = state.bookings.ended(&state.requests, now.utc);

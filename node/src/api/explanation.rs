@@ -39,6 +39,9 @@ pub struct RoundView {
     pub found_hosts: usize,
     pub known_hosts: usize,
     pub without_schedule: usize,
+    /// Hosts that fit, and whose schedules are not known and were not asked for.
+    #[serde(default)]
+    pub left_out: usize,
     pub cut: Vec<CutView>,
     /// `planned` or `rejected`.
     pub outcome: String,
@@ -87,7 +90,7 @@ pub fn explain(family: &Family, now_ms: u64, name_of: impl Fn(&SiteId) -> String
         id: record.id.clone(),
         user: record.user.clone(),
         state: state_of(snapshot, parts, now_ms),
-        reason: reason_of(&snapshot.stage, &name_of),
+        reason: reason_of(snapshot, &name_of),
         variant: snapshot.stage.plan().and_then(|plan| variant_text(&record.request, plan.variant())),
         price: snapshot.stage.plan().and_then(|plan| price_text(plan, record.request.budget(), round_of(record, plan))),
         rounds: record.history.rounds.iter().map(|round| round_view(round, &name_of)).collect(),
@@ -106,6 +109,7 @@ fn round_view(round: &Round, name_of: &impl Fn(&SiteId) -> String) -> RoundView 
         found_hosts: round.found_hosts,
         known_hosts: round.known_hosts,
         without_schedule: round.without_schedule,
+        left_out: round.left_out,
         cut: cut_view(&round.cut),
         outcome: outcome.to_owned(),
         start,
@@ -126,6 +130,9 @@ fn cut_view(cut: &CutCounts) -> Vec<CutView> {
     let mut views = Vec::new();
     if cut.candidates > 0 {
         views.push(CutView { constraint: "candidates".to_owned(), hosts: cut.candidates });
+    }
+    for (words, hosts) in &cut.sites {
+        views.push(CutView { constraint: words.clone(), hosts: *hosts });
     }
     for (attribute, hosts) in &cut.attributes {
         views.push(CutView { constraint: format!("attribute {attribute}"), hosts: *hosts });

@@ -58,6 +58,13 @@ pub struct Status {
     pub is_draining: bool,
     pub ledger_version: LedgerVersion,
     pub bans: Vec<BanView>,
+    /// Sites that speak another version of the protocol between nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<ApartView>,
+    /// From when on others are told more than is used of this site's hosts, because its schedules have more steps than are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub coarse_from: Option<Time>,
     /// What peers say this node's address is, most of them first.
     pub seen_as: Vec<String>,
     /// None when no message of another site has come lately.
@@ -106,6 +113,8 @@ pub async fn show_status(State(state): State<Arc<ApiState>>) -> Json<Status> {
         is_draining: state.upkeep.is_draining(),
         ledger_version,
         bans: bans(&discovery.bans),
+        apart: apart(discovery.apart),
+        coarse_from: discovery.coarse_from,
         seen_as: discovery.seen_as.iter().map(ToString::to_string).collect(),
         clock: discovery.clock.map(ClockView::from),
         failed_activations: state.activations.given_up(),
@@ -177,6 +186,18 @@ pub struct BanView {
     pub times: u32,
 }
 
+/// A site that speaks another version of the protocol between nodes.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ApartView {
+    pub site: SiteId,
+    /// Which of the two programs is too old, and what to do.
+    pub why: String,
+}
+
+fn apart(apart: Vec<(SiteId, String)>) -> Vec<ApartView> {
+    apart.into_iter().map(|(site, why)| ApartView { site, why }).collect()
+}
+
 /// The bans in force, the one that ends last first.
 fn bans(bans: &[BannedPeer]) -> Vec<BanView> {
     let now = Time(i64::try_from(unix_ms() / 1000).unwrap_or(i64::MAX));
@@ -195,6 +216,9 @@ fn bans(bans: &[BannedPeer]) -> Vec<BanView> {
 pub struct SiteList {
     pub sites: Vec<SiteView>,
     pub bans: Vec<BanView>,
+    /// Sites that speak another version of the protocol between nodes; nothing else is known of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<ApartView>,
     /// For `after`, when there are more.
     pub next: Option<String>,
 }
@@ -210,6 +234,14 @@ pub struct SiteView {
     pub schedule: ScheduleState,
     pub ledger_version: Option<LedgerVersion>,
     pub schedule_age_s: Option<u64>,
+    /// Why the schedule is not current, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub schedule_trouble: Option<String>,
+    /// From when on hosts look busier than they are, because the site has more steps than are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub coarse_from: Option<Time>,
     pub addresses: Vec<String>,
     /// Its link to all others, if that has a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,24 +323,29 @@ pub async fn list_sites(
     }
     let next = (summaries.len() > limit).then(|| summaries[limit - 1].advert.site.to_string());
     summaries.truncate(limit);
+    let status = state.discovery.status();
     let sites = summaries.into_iter().map(|summary| {
+        let this_node = summary.advert.site == *state.discovery.site_id();
         let known = summary.schedule_age.map(|age| (age, summary.has_gap));
         let uplink = view.with_site(&summary.advert.site, |view| UplinkView::of(view, now)).flatten();
+        let schedule = ScheduleState::new(known);
         SiteView {
-            this_node: summary.advert.site == *state.discovery.site_id(),
+            this_node,
             site: summary.advert.site,
             name: summary.advert.name,
             hosts: summary.advert.hosts.count(),
             advert_age_s: now_ms.saturating_sub(summary.advert.sequence) / 1000,
             expires_in_s: summary.expires_in.0 / 1000,
-            schedule: ScheduleState::new(known),
+            schedule,
+            schedule_trouble: summary.trouble.filter(|_| schedule != ScheduleState::Current),
+            coarse_from: if this_node { status.coarse_from } else { summary.coarse_from },
             ledger_version: summary.version,
             schedule_age_s: summary.schedule_age.map(|age| age.0 / 1000),
             addresses: summary.advert.addresses,
             uplink,
         }
     });
-    Ok(Json(SiteList { sites: sites.collect(), bans: bans(&state.discovery.status().bans), next }))
+    Ok(Json(SiteList { sites: sites.collect(), bans: bans(&status.bans), apart: apart(status.apart.clone()), next }))
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -403,8 +440,12 @@ fn hosts_of(view: &broker::view::SiteView, now: Time, monotonic: Millis) -> Vec<
         Schedules::Unknown => None,
     };
     let mut left = ClassesLeft::default();
+    let is_offered = advert.offer.check(Window::starting(now, Span(1)), now).is_ok();
     let host_view = |host: broker::host::Host| {
-        let free_now = known.map(|known| free_at(&host, &known.schedules.next_of(&host, &mut left), now));
+        let free_now = known.map(|known| match is_offered {
+            true => free_at(&host, &known.schedules.next_of(&host, &mut left), now),
+            false => host.capacity.keys().map(|name| (name.clone(), Amount::ZERO)).collect(),
+        });
         let (prices, next_prices) = present_and_next(&host.tariff.prices, now);
         HostView {
             site: advert.site.clone(),

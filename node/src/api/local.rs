@@ -124,12 +124,14 @@ fn promised(ledger: &Ledger) -> Vec<PromiseView> {
 }
 
 /// The feed of own work.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct FeedView {
     /// When it last reported.
     pub heard: Option<Time>,
     /// Why its last run was of no use; what it reported before stays.
     pub failure: Option<String>,
+    /// Whether the site promises nothing until a run is of use, since none has been since the node has started.
+    pub is_awaited: bool,
     /// Entries that stand.
     pub entries: usize,
     /// Work on hosts that this site does not offer, or that is over.
@@ -144,9 +146,9 @@ pub struct FeedView {
 
 impl FeedView {
     fn new(state: FeedState) -> FeedView {
-        let FeedState { heard, report, failure } = state;
+        let FeedState { heard, report, failure, is_awaited } = state;
         let FeedReport { pieces, elsewhere, short, left_out, queued, .. } = report;
-        FeedView { heard, failure, entries: pieces, elsewhere, short, left_out, queued }
+        FeedView { heard, failure, is_awaited, entries: pieces, elsewhere, short, left_out, queued }
     }
 }
 

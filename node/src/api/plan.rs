@@ -6,9 +6,9 @@ use axum::{Json, extract::State};
 use broker::{
     cost::Cost,
     ids::{HostId, RequestId, ShapeNumber, SiteId},
-    negotiation::{Excluded, FoundHost},
+    negotiation::{Excluded, Found, FoundHost},
     phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch},
-    plan::{ObjectiveValue, PlanOutcome},
+    plan::{ObjectiveValue, PlanOutcome, Rejection},
     request::Request,
     resources::Amounts,
     scale::Factor,
@@ -23,7 +23,7 @@ use utoipa::ToSchema;
 use super::{
     extract::Body,
     problem::Problem,
-    request_view::ReasonView,
+    request_view::{ReasonView, is_zero},
     requests::{read_request, wrong_request},
     schema,
     state::ApiState,
@@ -76,6 +76,9 @@ pub struct AllocatedPlan {
     pub cost: Cost,
     /// Hosts that were looked at.
     pub hosts_seen: usize,
+    /// Hosts that fit and were not, since their schedules are not known; left out when there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hosts_left_out: usize,
     pub hosts: Vec<PlannedHost>,
     pub efficiency: f64,
     pub efficiency_bound: f64,
@@ -101,6 +104,9 @@ pub struct RejectedPlan {
     pub reason: ReasonView,
     /// Hosts that were looked at.
     pub hosts_seen: usize,
+    /// Hosts that fit and were not, since their schedules are not known; left out when there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hosts_left_out: usize,
     pub start_proven: bool,
     pub phases_us: BTreeMap<String, f64>,
     pub schedules: Vec<UsedSchedule>,
@@ -147,6 +153,20 @@ pub struct PlannedHost {
     pub schedule_age_s: u64,
 }
 
+/// Adds what rules of owners about users leave to the operator of this node, for whom a plain request would be signed. A node without an
+/// operator of its own cannot ask.
+pub async fn leave_to_user(state: &ApiState, request: &Request, found: &mut Found) {
+    if !found.hosts.iter().any(|host| host.offer.asks) {
+        return;
+    }
+    let signed = state.membership.sign_for_operator(request.clone()).ok();
+    let admitted = signed.and_then(|signed| state.membership.admit(signed).ok());
+    if let Some((authorization, _)) = admitted {
+        state.coordinator.ask_standings(found, authorization).await;
+        found.leave_out_denied();
+    }
+}
+
 /// A plan on the live view; nothing is held.
 #[utoipa::path(post, path = "/plan", tag = "planning", request_body = schema::Request, responses((status = 200, description = "Done", body = LivePlan)))]
 pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<LivePlan>, Problem> {
@@ -167,7 +187,9 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
             None => wanted.seats().saturating_mul(multiplier as usize),
         };
         let age_max = driver::MAX_SCHEDULE_AGE;
-        let found = driver::find(&state.discovery, &wanted, (count, count), seed, Excluded::default(), age_max).await;
+        let mut found =
+            driver::find(&state.discovery, &wanted, (count, count), seed, Excluded::default(), age_max).await;
+        leave_to_user(&state, &request, &mut found).await;
         let schedules = found.offered(now.utc);
         let candidate = |(found, schedule)| {
             let FoundHost { site, host, .. }: &FoundHost = found;
@@ -182,21 +204,32 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
         stopwatch.stop();
         let plan = || plan_best(jobs, &candidates, effort, seed, &mut stopwatch);
         let outcome = state.coordinator.planning.look(candidates.len(), plan).await;
-        let is_everything = wanted.candidates().is_some() || found.hosts.len() < count;
-        match (outcome, settings.next_m(multiplier).filter(|_| !is_everything)) {
-            (PlanOutcome::Rejected(_), Some(next)) => {
-                stopwatch.enter(Phase::Find);
-                multiplier = next;
-            }
-            (outcome, _) => {
-                let names = Phase::ALL.into_iter().map(Phase::name);
-                let phases_us = names.zip(stopwatch.stop()).filter(|(name, _)| *name != Phase::Reserve.name());
-                let phases_us = phases_us.map(|(name, us)| (name.to_owned(), us)).collect();
-                let schedules = used_schedules(&state, candidates.iter().map(|candidate| candidate.site));
-                let plan = live_plan(&state, &request, outcome, phases_us, candidates.len());
-                return Ok(Json(plan.with_schedules(schedules)));
-            }
+        let outcome = outcome.with_cut(&found.cut);
+        if matches!(outcome, PlanOutcome::Rejected(_))
+            && let Some(next) = found.next_m(multiplier, count, &settings).filter(|_| wanted.candidates().is_none())
+        {
+            stopwatch.enter(Phase::Find);
+            multiplier = next;
+            continue;
         }
+        let names = Phase::ALL.into_iter().map(Phase::name);
+        let phases_us = names.zip(stopwatch.stop()).filter(|(name, _)| *name != Phase::Reserve.name());
+        let phases_us = phases_us.map(|(name, us)| (name.to_owned(), us)).collect();
+        let schedules = used_schedules(&state, candidates.iter().map(|candidate| candidate.site));
+        let hosts = (candidates.len(), found.left_out + found.without_schedule);
+        let outcome = with_unknown(outcome, &found);
+        return Ok(Json(live_plan(&state, &request, outcome, phases_us, hosts).with_schedules(schedules)));
+    }
+}
+
+/// The same outcome; a rejection tells hosts that do not suit from those whose schedules are not known.
+pub fn with_unknown(outcome: PlanOutcome, found: &Found) -> PlanOutcome {
+    match outcome {
+        PlanOutcome::Rejected(Rejection { reason, start_proven }) => {
+            let start_proven = start_proven && found.without_schedule == 0;
+            PlanOutcome::Rejected(Rejection { reason: found.reason(reason), start_proven })
+        }
+        allocated @ PlanOutcome::Allocated(_) => allocated,
     }
 }
 
@@ -211,13 +244,13 @@ impl LivePlan {
     }
 }
 
-/// What came of planning a request on so many hosts.
+/// What came of planning a request on so many hosts, while so many that fit were left out.
 pub fn live_plan(
     state: &ApiState,
     request: &Request,
     outcome: PlanOutcome,
     phases_us: BTreeMap<String, f64>,
-    hosts_seen: usize,
+    (hosts_seen, hosts_left_out): (usize, usize),
 ) -> LivePlan {
     let (id, schedules) = (request.id().cloned(), Vec::new());
     match outcome {
@@ -231,6 +264,7 @@ pub fn live_plan(
             objective: plan.objective,
             cost: plan.cost(),
             hosts_seen,
+            hosts_left_out,
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
             start_proven: plan.start_proven,
@@ -255,6 +289,7 @@ pub fn live_plan(
             id,
             reason: ReasonView::of(&rejection.reason),
             hosts_seen,
+            hosts_left_out,
             start_proven: rejection.start_proven,
             phases_us,
             schedules,

@@ -33,6 +33,12 @@ use crate::{
 /// So long after its start the coordinator of a reservation that may wait has heard whether it does.
 const WAIT_TOLD_IN: Span = Span(5);
 
+/// Whether a number is left out where it is written.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+pub fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 /// A request at its entry point; `docs/api.md` says what its keys mean.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RequestView {
@@ -50,6 +56,9 @@ pub struct RequestView {
     pub request: Request,
     pub reservation: Option<ReservationView>,
     pub reason: Option<ReasonView>,
+    /// How the command ended that it was for, where the rest was given back because of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
     /// The request whose reservation this one lengthens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extends: Option<RequestId>,
@@ -68,6 +77,8 @@ pub enum RequestState {
     Confirmed,
     Active,
     Ended,
+    /// The command that it was for has ended, and the rest of the time was given back.
+    Done,
     Rejected,
     Refused,
     Failed,
@@ -91,6 +102,11 @@ impl RequestState {
         matches!(self, Confirmed | Active | Ended | Degraded | Rebrokering)
     }
 
+    /// Whether there is a reservation, or was one until its end or that of the command that it was for.
+    pub fn was_reserved(self) -> bool {
+        self.is_reserved() || self == RequestState::Done
+    }
+
     /// The state in words.
     pub fn words(self) -> &'static str {
         match self {
@@ -100,6 +116,7 @@ impl RequestState {
             RequestState::Confirmed => "confirmed",
             RequestState::Active => "active",
             RequestState::Ended => "ended",
+            RequestState::Done => "done",
             RequestState::Rejected => "rejected",
             RequestState::Refused => "refused",
             RequestState::Failed => "failed",
@@ -193,6 +210,9 @@ pub struct ReservationView {
     pub price: Option<String>,
     /// Hosts that the last round of planning looked at.
     pub hosts_seen: Option<usize>,
+    /// Hosts that fit, and that it did not look at, since their schedules are not known; left out when there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hosts_left_out: usize,
     pub efficiency: f64,
     pub efficiency_bound: f64,
     pub start_proven: bool,
@@ -287,6 +307,7 @@ impl RequestView {
             cost: plan.cost(),
             price: record.request.budget().and_then(|budget| price_text(plan, Some(budget), round_of(record, plan))),
             hosts_seen: round_of(record, plan).map(|round| round.found_hosts),
+            hosts_left_out: round_of(record, plan).map_or(0, |round| round.left_out + round.without_schedule),
             efficiency: plan.efficiency,
             efficiency_bound: plan.efficiency_bound,
             start_proven: plan.start_proven,
@@ -307,7 +328,8 @@ impl RequestView {
             conflicts: record.history.conflicts,
             request: record.request.clone(),
             reservation,
-            reason: reason_of(&snapshot.stage, |site| words_of(site).name),
+            reason: reason_of(snapshot, |site| words_of(site).name),
+            exit_code: record.exit_code,
             extends: extends.clone(),
             extensions: parts.iter().map(|part| extension_view(part, now_ms)).collect(),
         }
@@ -380,6 +402,7 @@ pub fn state_of(snapshot: &Snapshot, parts: &[Snapshot], now_ms: u64) -> Request
             Outcome::Rejected { .. } => RequestState::Rejected,
             Outcome::Failed(Failure::Refused { .. }) => RequestState::Refused,
             Outcome::Failed(_) => RequestState::Failed,
+            Outcome::Cancelled(_) if snapshot.record.exit_code.is_some() => RequestState::Done,
             Outcome::Cancelled(_) if *releasing || parts.iter().any(is_releasing) => RequestState::Cancelling,
             Outcome::Cancelled(_) => RequestState::Cancelled,
             Outcome::HandedOver => RequestState::HandedOver,
@@ -401,8 +424,11 @@ fn phase_of(stage: &ShownStage) -> Option<WorkPhase> {
 
 /// Why there is no reservation, or why a lost host has not been replaced; none when all is well, or may still be. `name_of`
 /// gives the name of a site, empty when it is not known.
-pub fn reason_of(stage: &ShownStage, name_of: impl Fn(&SiteId) -> String) -> Option<ReasonView> {
-    let outcome = match stage {
+pub fn reason_of(snapshot: &Snapshot, name_of: impl Fn(&SiteId) -> String) -> Option<ReasonView> {
+    let outcome = match &snapshot.stage {
+        ShownStage::Closed { outcome: Outcome::Cancelled(_), .. } if snapshot.record.exit_code.is_some() => {
+            return None;
+        }
         ShownStage::Closed { outcome, .. } => outcome,
         ShownStage::Degraded { reservation, .. } => reservation.failure.as_ref()?,
         _ => return None,

@@ -214,9 +214,6 @@ pub fn submit_problem(state: &ApiState, error: SubmitError, text: Option<&str>) 
             let existing = existing.as_deref().filter(is_same).map(|snapshot| view(state, snapshot));
             Problem::new(StatusCode::CONFLICT, error.to_string()).with_existing(existing)
         }
-        SubmitError::Request(RequestError::WindowEndsBeforeStart { key, latest, .. }) => {
-            Problem::bad_request(format!("request: {key} ({}) is in the past", latest.in_utc())).with_key(key)
-        }
         SubmitError::Request(error) => wrong_request(&error, ""),
         SubmitError::Plan(misfit) => Problem::bad_request(format!("plan: {misfit}")).with_key(misfit.key),
         SubmitError::Busy => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
@@ -358,12 +355,23 @@ pub async fn explain_request(
     Ok(Json(explain(&family(&state, &snapshot), unix_ms(), |site| state.site_name(site))))
 }
 
+/// Why a request is taken back.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct CancelQuery {
+    /// The command that it was for has ended with this code: the request is `done`, and not `cancelled`.
+    #[param(maximum = 255)]
+    exit_code: Option<u8>,
+}
+
 /// Takes a request back, with what lengthens its reservation.
-#[utoipa::path(delete, path = "/requests/{id}", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label")), responses((status = 200, description = "Done", body = RequestView)))]
+#[utoipa::path(delete, path = "/requests/{id}", tag = "requests", params(("id" = String, Path, description = "An id, the beginning of one, or the writer's label"), CancelQuery), responses((status = 200, description = "Done", body = RequestView)))]
 pub async fn cancel_request(
     State(state): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     Path(selector): Path,
+    Query(query): Query<CancelQuery>,
 ) -> Result<(Extension<About>, Json<RequestView>), Problem> {
     let handle = select_live(&state, &caller, &selector)?;
     let snapshots = handle.watch();
@@ -371,18 +379,18 @@ pub async fn cancel_request(
     // The reservation comes last: after a crash in the middle it is still there to be taken back again.
     let mut all = state.requests.extensions_of(&id);
     all.push(handle);
-    let _ = tokio::time::timeout(CANCEL_WAIT, join_all(all.iter().map(|one| take_back(one)))).await;
+    let _ = tokio::time::timeout(CANCEL_WAIT, join_all(all.iter().map(|one| take_back(one, query.exit_code)))).await;
     let snapshot = snapshots.borrow().clone();
     Ok((About::of(&id), Json(view(&state, &snapshot))))
 }
 
 /// Takes one request back, and waits until all sites have acknowledged it.
-async fn take_back(handle: &RequestHandle) {
+async fn take_back(handle: &RequestHandle, exit_code: Option<u8>) {
     let mut snapshots = handle.watch();
     let is_over = snapshots.borrow().stage.is_closed();
     if !is_over {
         // A full or closed channel means that a cancellation is under way, or that the request has just ended.
-        let _ = handle.commands.try_send(Command::Cancel);
+        let _ = handle.commands.try_send(Command::Cancel(exit_code));
         // An error says that the node is stopping.
         let _ = snapshots.wait_for(|snapshot| snapshot.stage.is_released()).await;
     }

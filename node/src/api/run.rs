@@ -12,10 +12,13 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::Response,
 };
-use broker::ids::RequestId;
+use broker::{
+    ids::RequestId,
+    needs::{ImageName, Lack, Need},
+};
 use discovery::{
     RunError, RunStream,
-    opening::{self, Answer},
+    opening::{self, Answer, Want},
     wire,
 };
 use hyper::upgrade::Upgraded;
@@ -133,11 +136,30 @@ async fn open(state: &ApiState, caller: &Caller, wanted: &[u8]) -> Result<RunStr
     let bytes = wire::encode(&opening).map_err(|error| refused(&error))?;
     state.discovery.open_run(wish.site(), bytes).await.map_err(|error| match error {
         RunError::Refused(why) => Answer::Refused(why),
+        RunError::Wanting(want, why) => {
+            if let Some(lack) = lack_of(want, &wish) {
+                state.discovery.note_refusal(wish.site(), lack);
+            }
+            Answer::Refused(why)
+        }
         RunError::TooLarge(_) => refused(&error),
         RunError::NotNow(_) | RunError::Unreachable(_) | RunError::BrokenOff | RunError::TooMany => {
             Answer::NotNow(error.to_string())
         }
     })
+}
+
+/// What a site lacks that has refused this.
+fn lack_of(want: Want, wish: &Wish) -> Option<Lack> {
+    match (want, wish) {
+        (Want::Run, _) => Some(Lack::Need(Need::Run)),
+        (Want::Network, _) => Some(Lack::Need(Need::Network)),
+        (Want::Image, Wish::Start(order)) => match order.image.clone() {
+            Some(image) => ImageName::try_from(image).ok().map(Lack::Image),
+            None => Some(Lack::WithoutImage),
+        },
+        (Want::Image, Wish::Attach(_) | Wish::Files(_)) => None,
+    }
 }
 
 /// What the node signs for its operator.
@@ -153,4 +175,26 @@ fn signed(state: &ApiState, caller: &Caller, wish: Wish) -> Result<Opening, Answ
 
 fn sees(state: &ApiState, caller: &Caller, request: &RequestId) -> bool {
     state.requests.get(request).is_some_and(|handle| caller.sees(&handle.watch().borrow().record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{RunOrder, order::tests::order};
+
+    #[test]
+    fn a_refusal_says_what_the_site_lacks_for_the_order() {
+        let [plain, named] =
+            [None, Some("a:1".to_owned())].map(|image| Wish::Start(Box::new(RunOrder { image, ..order(&["true"]) })));
+        let image = ImageName::try_from("a:1".to_owned()).unwrap();
+        let need = |need| Some(Lack::Need(need));
+        for (want, of_plain, of_named) in [
+            (Want::Run, need(Need::Run), need(Need::Run)),
+            (Want::Network, need(Need::Network), need(Need::Network)),
+            (Want::Image, Some(Lack::WithoutImage), Some(Lack::Image(image))),
+        ] {
+            assert_eq!([lack_of(want, &plain), lack_of(want, &named)], [of_plain, of_named], "{want:?}");
+        }
+        assert_eq!(lack_of(Want::Image, &plain.again()), None);
+    }
 }

@@ -10,6 +10,7 @@ use broker::{
     amount::Amount,
     cost::Cost,
     ids::MAX_ID_BYTES,
+    needs::IMAGE_BYTES_MAX,
     request::{MAX_CANDIDATES, RequestDocument},
     scale::Factor,
     shapes::MAX_SHAPES,
@@ -177,8 +178,22 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
             let range = ArrayBuilder::new().schema_type(of(Type::Array)).description(about);
             range.items(factor).min_items(Some(2)).max_items(Some(2)).into()
         }
+        Kind::Words(_, words) => list_of(words, of(Type::Array), about).into(),
+        Kind::Image => {
+            plain.schema_type(of(Type::String)).pattern(Some(IMAGE_PATTERN)).max_length(Some(IMAGE_BYTES_MAX)).into()
+        }
         Kind::Compute | Kind::One => plain.into(),
     }
+}
+
+/// What the name of an image looks like.
+const IMAGE_PATTERN: &str = "^[A-Za-z0-9][!-~]*$";
+
+/// Some of these words.
+fn list_of(words: &[&str], kind: SchemaType, about: Option<String>) -> ArrayBuilder {
+    let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied()));
+    let list = ArrayBuilder::new().schema_type(kind).description(about);
+    list.items(word).unique_items(true).max_items(Some(words.len()))
 }
 
 /// What the numbers of a kind count.
@@ -402,6 +417,18 @@ pub struct BatchLine {
     alternatives: usize,
     /// What planning took, in microseconds.
     us: u64,
+    /// Those that the policy could not treat, if any.
+    #[schema(nullable = false)]
+    by_itself: Option<Vec<ByItself>>,
+}
+
+/// A request that was planned by itself, on what the policy has left to it.
+#[derive(ToSchema)]
+pub struct ByItself {
+    /// Its label, or `line-K` when it has none.
+    request: String,
+    /// What of it the policy cannot treat.
+    why: String,
 }
 
 /// From start until end (Unix seconds).

@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 
 use super::{
     extract::Body,
-    plan::{UsedSchedule, used_schedules},
+    plan::{UsedSchedule, leave_to_user, used_schedules, with_unknown},
     problem::Problem,
     request_view::ReasonView,
     requests::{checked_request, read_body, wrong_request},
@@ -33,8 +33,6 @@ use super::{
 };
 use crate::entry::driver;
 
-/// Most hosts looked at.
-const HOSTS_MAX: usize = 20_000;
 /// Most points of the front.
 const FRONT_MAX: usize = 100;
 /// Most steps of the profile.
@@ -170,7 +168,7 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     let (mut earliest, mut latest) = starts.map_err(|error| wrong_request(&error, "request."))?;
     match (mode, at) {
         (Mode::At, Some(at)) if at < now.utc || !at.is_in_range() => {
-            return Err(Problem::wrong("at", format_args!("{} is in the past", at.0)));
+            return Err(Problem::wrong("at", format_args!("{} is past", at.in_utc())));
         }
         (Mode::At, Some(at)) => (earliest, latest) = (earliest.min(at), latest.max(at)),
         (Mode::At, None) => return Err(Problem::wrong("at", "mode at wants a start")),
@@ -190,9 +188,10 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
         (_, None) => {}
     }
     let seed = rand::random();
-    let counts = (HOSTS_MAX, request.seats_max());
+    let counts = (discovery::dht::find::HOSTS_MAX, request.seats_max());
     let age_max = driver::MAX_SCHEDULE_AGE;
-    let found = driver::find(&state.discovery, &request.widest(), counts, seed, Excluded::default(), age_max).await;
+    let mut found = driver::find(&state.discovery, &request.widest(), counts, seed, Excluded::default(), age_max).await;
+    leave_to_user(&state, &request, &mut found).await;
     let effort = request.effort().unwrap_or(settings.effort);
     let question = Question { mode, at, request: &request, now: now.utc, window: (earliest, latest), effort, seed };
     let answer = || question.answer(&state, &found);
@@ -261,7 +260,7 @@ impl Question<'_> {
             until: self.window.1,
             known_hosts: found.known_hosts,
             matching_hosts: candidates.len(),
-            without_schedule: found.without_schedule,
+            without_schedule: found.without_schedule + found.left_out,
             schedules: used_schedules(state, candidates.iter().map(|candidate| candidate.site)),
         }
     }
@@ -292,7 +291,7 @@ impl Question<'_> {
     fn planned(&self, found: &Found, candidates: &[Candidate<'_>]) -> PlanOutcome {
         let jobs = Job::of_shapes(self.request, self.at.map_or(self.window, |at| (at, at)));
         let jobs = jobs.map(|(shape, job)| (shape, Job { asked_at: Some(self.now), uplinks: &found.uplinks, ..job }));
-        plan_best(jobs, candidates, self.effort, self.seed, &mut ())
+        with_unknown(plan_best(jobs, candidates, self.effort, self.seed, &mut ()).with_cut(&found.cut), found)
     }
 
     fn verdict(&self, availability: &Availability<'_>, planned: impl FnOnce() -> PlanOutcome) -> Verdict {

@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use axum::{Json, extract::State, http::StatusCode};
@@ -13,6 +13,7 @@ use broker::{
     host::Host,
     ids::HostId,
     ledger::{Books as _, HostLedger},
+    offered::SpansError,
     schedule::Schedule,
     tariff::Tariff,
     time::Time,
@@ -33,17 +34,19 @@ use super::{
 };
 use crate::{
     config::{ConfigError, ConfigSource, NodeConfig},
+    run::{Confinement, RunError, site::RunSite},
     runtime::lock::locked,
     site::task::SharedLedger,
     storage::data_dir::{DataDir, DataDirError},
 };
 
 /// Keys that are put into force at once; a name with a dot at its end is a whole table.
-const LIVE: [&str; 10] = [
+const LIVE: [&str; 11] = [
     "policy.",
     "ledger.",
     "price",
     "price_reach",
+    "offered",
     "contact",
     "remote.cert",
     "remote.key",
@@ -51,6 +54,9 @@ const LIVE: [&str; 10] = [
     "hosts_file",
     "uplink",
 ];
+
+/// The same where what runs commands stays.
+const LIVE_WITH_RUNNER: [&str; 2] = ["runner_network", "runner_images"];
 
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +70,12 @@ pub enum UpkeepError {
     DataDir(#[from] DataDirError),
     #[error(transparent)]
     Offer(#[from] OfferError),
+    /// This machine cannot run commands like this.
+    #[error(transparent)]
+    Runs(#[from] RunError),
+    /// What the calendar comes to cannot be published.
+    #[error("offered: {0}")]
+    Spans(SpansError),
     /// This node was started without a way to read its configuration again.
     #[error("this node cannot read its configuration again; restart it")]
     NoSource,
@@ -91,6 +103,8 @@ pub struct Upkeep {
     pub config: Mutex<NodeConfig>,
     /// Where the configuration comes from.
     pub source: Option<ConfigSource>,
+    /// Where commands run, once that is known.
+    pub runs: OnceLock<Arc<RunSite>>,
 }
 
 impl Upkeep {
@@ -112,7 +126,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// Tells the grid what this site has: nothing while it is being emptied.
+    /// Tells the grid what this site has: nothing while it is being emptied, or does not know its owner's own work.
     ///
     /// # Errors
     /// [`OfferError`] when the hosts are not what others accept.
@@ -121,9 +135,11 @@ impl Upkeep {
     }
 
     fn advertise_as(&self, config: &NodeConfig) -> Result<(), OfferError> {
-        let hosts = config.hosts.iter().filter(|_| !self.is_draining()).map(|own| own.host.clone()).collect();
+        let is_open = self.gate.lock().is_open();
+        let hosts = config.hosts.iter().filter(|_| is_open).map(|own| own.host.clone()).collect();
         let (name, contact) = (config.name.clone(), config.settings.contact.clone());
-        self.discovery.publish_advert(Offer { name, contact, hosts, uplink: config.uplink() })
+        let (uplink, (allows, images), offered) = (config.uplink(), config.allowed(), config.offered().into());
+        self.discovery.publish_advert(Offer { name, contact, hosts, uplink, allows, images, offered })
     }
 
     /// Reads the configuration again and puts into force what can be.
@@ -141,15 +157,28 @@ impl Upkeep {
         let mut offered = config.clone();
         offered.hosts.clone_from(&new.hosts);
         (offered.settings.uplink, offered.settings.contact) = (new.settings.uplink, new.settings.contact.clone());
-        let is_offered = |config: &NodeConfig| (config.hosts.clone(), config.uplink(), config.settings.contact.clone());
+        let confined = self.confined_as(&config, &new)?;
+        if confined.is_some() {
+            offered.settings.runner_network = new.settings.runner_network;
+            offered.settings.runner_images.clone_from(&new.settings.runner_images);
+        }
+        (offered.policy, offered.ledger) = (new.policy.clone(), new.ledger.clone());
+        let is_offered = |config: &NodeConfig| {
+            let (uplink, contact) = (config.uplink(), config.settings.contact.clone());
+            (config.hosts.clone(), uplink, contact, config.allowed(), config.offered())
+        };
         if is_offered(&offered) != is_offered(&config) {
             self.advertise_as(&offered)?;
+        }
+        if let Some((runs, confinement)) = confined {
+            runs.confine(confinement, self.data_dir.path());
         }
         offered.settings.ledger.binding = new.settings.ledger.binding;
         let has_other_units = units_without_prices(&offered) != units_without_prices(&config);
         *config = offered;
         (config.settings.hosts, config.settings.hosts_file) = (new.settings.hosts, new.settings.hosts_file);
-        config.pricing = new.pricing;
+        (config.pricing, config.calendar) = (new.pricing, new.calendar);
+        config.settings.offered = new.settings.offered;
         (config.settings.price, config.settings.price_reach) = (new.settings.price, new.settings.price_reach);
         if let Some((tls, opened)) = tls {
             // The file may hold another certificate under the same name.
@@ -172,22 +201,36 @@ impl Upkeep {
         Ok(reloaded)
     }
 
-    /// Works out the prices of the present day, and publishes them if they are others.
+    /// How commands are confined anew by this configuration; none where that does not change, or waits for the next start.
+    fn confined_as(&self, old: &NodeConfig, new: &NodeConfig) -> Result<Option<(&RunSite, Confinement)>, RunError> {
+        let allowed = |config: &NodeConfig| {
+            (config.settings.runner, config.settings.runner_network, config.settings.runner_images.clone())
+        };
+        let ((before, ..), (runner, has_network, images)) = (allowed(old), allowed(new));
+        let runs = self.runs.get().filter(|_| runner == before && allowed(old) != allowed(new));
+        let Some(runs) = runs else { return Ok(None) };
+        let confinement = runs.confinement_with((has_network, &images), self.data_dir.path())?;
+        Ok(confinement.map(|confinement| (&**runs, confinement)))
+    }
+
+    /// Works out prices and offered times of the present day, and publishes them if they are others.
     ///
     /// # Errors
     /// [`UpkeepError`] when they cannot be published; those of before stay in force then.
-    pub fn renew_prices(&self, now: Time) -> Result<(), UpkeepError> {
+    pub fn renew(&self, now: Time) -> Result<(), UpkeepError> {
         let mut config = locked(&self.config);
-        if config.pricing.is_empty() {
-            return Ok(());
-        }
-        let tariffs = config.pricing.tariffs(config.hosts.iter().map(|own| &own.host.id), now);
-        let offered = with_tariffs(&config, &tariffs);
-        if offered.hosts != config.hosts {
+        let tariffs = match config.pricing.is_empty() {
+            true => BTreeMap::new(),
+            false => config.pricing.tariffs(config.hosts.iter().map(|own| &own.host.id), now),
+        };
+        let mut offered = with_tariffs(&config, &tariffs);
+        offered.policy.spans = config.spans(now).map_err(UpkeepError::Spans)?;
+        if offered.hosts != config.hosts || offered.policy != config.policy {
             self.advertise_as(&offered)?;
-            config.hosts = offered.hosts;
+            (config.hosts, config.policy) = (offered.hosts, offered.policy);
+            self.gate.lock().set_policy(config.policy.clone());
             self.ledger.lock().set_tariffs(tariffs);
-            info!("the prices of the next days are published");
+            info!("prices and offered times of the next days are published");
         }
         Ok(())
     }
@@ -241,10 +284,12 @@ impl Reloaded {
         };
         let (old_values, new_values) = (values(old), values(new));
         let differ = old_values.keys().filter(|key| old_values.get(*key) != new_values.get(*key));
+        let has_runner = old.settings.runner.is_some() && old.settings.runner == new.settings.runner;
         let has_door = old.remote.is_some() && new.remote.is_some();
         let is_live = |key: &String| {
             let is_listed = LIVE.iter().any(|live| key == live || live.ends_with('.') && key.starts_with(live));
-            is_listed && (has_door || !key.starts_with("remote."))
+            let is_of_runner = has_runner && LIVE_WITH_RUNNER.contains(&key.as_str());
+            is_of_runner || is_listed && (has_door || !key.starts_with("remote."))
         };
         let (mut changed, at_next_start): (Vec<String>, Vec<String>) = differ.cloned().partition(is_live);
         // The file may list other hosts under the same name.

@@ -278,8 +278,8 @@ pub struct WatchArgs {
     /// The request.
     #[command(flatten)]
     pub request: SelectorArgs,
-    /// A command to run at each event, and its arguments, behind --: it gets KOLO_* variables, and the notice on its standard input
-    #[arg(last = true, value_name = "COMMAND")]
+    /// A command to run at each event, and its arguments: it gets KOLO_* variables, and the notice on its standard input
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 

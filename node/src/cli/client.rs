@@ -7,6 +7,7 @@ use std::{fmt::Display, io, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use broker::ids::SiteId;
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::error::Category;
 use ureq::{
     Agent, Body, Timeout,
     http::{Method, Response, StatusCode},
@@ -321,16 +322,30 @@ impl Client {
             return Err(CliError::failed(message).hinted(hint));
         }
         if !status.is_success() {
-            // A problem without a readable body still has its status.
-            return Err(refusal(status, &serde_json::from_slice(&bytes).unwrap_or_default(), list));
+            return match serde_json::from_slice(&bytes) {
+                Ok(problem) => Err(refusal(status, &problem, list)),
+                Err(_) => Err(self.no_node(format_args!("it answers {status}"))),
+            };
         }
         let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
-        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| self.not_understood(error))
+        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+            if error.inner().classify() == Category::Data {
+                return self.not_understood(error);
+            }
+            self.no_node("its answer is no JSON")
+        })
     }
 
-    /// What answers is no node, or one of another age.
+    /// What answers speaks another language than nodes do.
+    fn no_node(&self, how: impl Display) -> CliError {
+        let hint = "name the address of a node's API with --api or KOLO_API; kolo node says it when it starts";
+        CliError::failed(format!("what answers at {} is no Kolo node: {how}", self.base)).hinted(hint)
+    }
+
+    /// What answers is no node, or one of another version.
     fn not_understood(&self, why: impl Display) -> CliError {
-        CliError::failed(format!("the answer of {} is not understood: {why}", self.base))
+        let hint = "it is no Kolo node, or one of another version";
+        CliError::failed(format!("the answer of {} is not understood: {why}", self.base)).hinted(hint)
     }
 
     /// Nobody who is trusted has signed the certificate, or it is of another name.
@@ -491,11 +506,21 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_something_else_is_not_understood() {
-        let (client, server) = serve(vec![("200 OK", "hello".to_owned())]);
-        let error = client.get::<serde_json::Value>("/").unwrap_err();
-        server.join().unwrap();
-        assert!(error.to_string().contains("is not understood"), "{error}");
+    fn what_is_no_node_is_called_so() {
+        for (status, body, expected) in [
+            ("200 OK", "<html>hello</html>", "is no Kolo node: its answer is no JSON"),
+            ("200 OK", "", "is no Kolo node: its answer is no JSON"),
+            ("404 Not Found", "<html>nothing here</html>", "is no Kolo node: it answers 404 Not Found"),
+            ("404 Not Found", "", "is no Kolo node: it answers 404 Not Found"),
+            ("200 OK", "{\"other\":1}", "is not understood: missing field"),
+            ("501 Not Implemented", "{\"message\":\"no\"}", "is no Kolo node: it answers 501"),
+        ] {
+            let (client, server) = serve(vec![(status, body.to_owned())]);
+            let error = client.get::<SiteList>("/v1/sites").unwrap_err();
+            server.join().unwrap();
+            assert!(error.to_string().contains(expected), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains("Kolo node") || hint.contains("--api")));
+        }
     }
 
     #[test]

@@ -151,7 +151,9 @@ fn read_token(file: &Path, was_named: bool, service: Option<&Path>) -> Result<St
         if was_named {
             return CliError::Failed { message, exit: Exit::Usage }.hinted(HERE);
         }
-        let to_do = "start a node with `kolo node`, or name the data directory of a running one with --data-dir";
+        let to_do = "start a node with `kolo node`, or name the data directory of a running one with --data-dir; to use that of \
+                     somebody else, make or take a key of yours (kolo login, or kolo join with the token they give you) and name \
+                     their node with --api ADDRESS or KOLO_API";
         let service = service.map_or_else(String::new, |directory| {
             format!("; that of the service is {}, which root and its own user may read", directory.display())
         });
@@ -212,6 +214,7 @@ mod tests {
         let error = read_token(&token, false, None).unwrap_err();
         assert_eq!(error.exit().code(), 3);
         assert!(!error.hint().unwrap().contains("service"));
+        assert!(error.hint().unwrap().contains("kolo join") && error.hint().unwrap().contains("--api ADDRESS"));
         let error = read_token(&token, false, Some(Path::new("/var/lib/kolo"))).unwrap_err();
         assert!(
             error

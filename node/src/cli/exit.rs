@@ -41,7 +41,7 @@ impl Exit {
     pub fn of(view: &RequestView) -> Exit {
         let unreachable = view.reason.as_ref().is_some_and(|reason| reason.code == "unreachable");
         match view.state {
-            state if state.is_reserved() => Exit::Done,
+            state if state.was_reserved() => Exit::Done,
             RequestState::Rejected => Exit::NoPlacement,
             RequestState::Refused => Exit::Refused,
             RequestState::Failed if unreachable => Exit::Unreachable,
@@ -67,6 +67,7 @@ mod tests {
             ("confirmed", None, 0),
             ("active", None, 0),
             ("ended", None, 0),
+            ("done", None, 0),
             ("rejected", Some("no_window"), 2),
             ("failed", Some("unreachable"), 3),
             ("failed", Some("patience_over"), 1),

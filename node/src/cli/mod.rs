@@ -11,6 +11,7 @@ mod commands;
 mod connection;
 mod error;
 mod exit;
+mod foreign;
 mod grid_args;
 mod keys;
 mod local_args;
@@ -29,6 +30,7 @@ mod suggest;
 mod token_args;
 
 use std::{
+    env,
     io::{self, Write},
     process::ExitCode,
 };
@@ -48,13 +50,27 @@ use crate::{config::Surroundings, text::safe::safe};
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(error) if error.use_stderr() => {
+            let words: Vec<String> = env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            if let Some(here) = foreign::said_here(&error, &words) {
+                complain(&CliError::Usage(here));
+                return Exit::Usage.into();
+            }
             // Nothing is left to be done when even the complaint cannot be written.
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage } else { Exit::Done }.into();
+            return Exit::Usage.into();
+        }
+        Err(help) => {
+            let shown = help.print().and_then(|()| io::stdout().flush());
+            return end(shown.map(|()| Exit::Done).map_err(CliError::output));
         }
     };
-    match execute(cli) {
+    end(execute(cli))
+}
+
+/// Says what went wrong, if something did; the exit code.
+fn end(result: Result<Exit, CliError>) -> ExitCode {
+    match result {
         Ok(exit) => exit.into(),
         Err(error) if error.is_broken_pipe() => Exit::Done.into(),
         Err(error) => {

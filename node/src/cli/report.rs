@@ -98,25 +98,29 @@ fn grant_text(grant: &ReservedHost, end: Time, look: &Look) -> String {
 /// How good a placement is, in words.
 fn quality_text(plan: &ReservationView, is_within_budget: bool, zone: &TimeZone) -> String {
     let ReservationView { efficiency, efficiency_bound: bound, objective, .. } = plan;
-    let seen = plan.hosts_seen.map_or_else(|| "the hosts".to_owned(), |seen| format!("the {}", counted(seen, "host")));
     let shown = |value: i64| match objective.kind {
         ObjectiveKind::Start | ObjectiveKind::Finish => format_time(Time(value), zone),
         ObjectiveKind::Cost => format!("{} credits", Cost(value.unsigned_abs())),
         ObjectiveKind::Runtime | ObjectiveKind::HostTime => format_span(Span(value.unsigned_abs())),
     };
-    let seen = if is_within_budget { format!("within the budget among {seen}") } else { format!("among {seen}") };
+    let seen = match (plan.hosts_seen, plan.hosts_left_out) {
+        (Some(_), 0) => String::new(),
+        (Some(seen), _) => format!(" among the {} looked at", counted(seen, "host")),
+        (None, _) => " among the hosts looked at".to_owned(),
+    };
+    let seen = if is_within_budget { format!(" within the budget{seen}") } else { seen };
     // What an extension adds is none of the plan's.
     let is_longer = objective.kind == ObjectiveKind::Finish && plan.end > Time(objective.value);
     let name = if is_longer { "planned finish".to_owned() } else { objective.kind.name().replace('_', " ") };
     let best = match (objective.kind, objective.bound) {
         (ObjectiveKind::Start, _) if !plan.start_proven => "an earlier start may exist".to_owned(),
-        (ObjectiveKind::Start, _) => format!("no earlier start exists {seen} looked at"),
+        (ObjectiveKind::Start, _) => format!("no earlier start exists{seen}"),
         (_, None) => format!("{name} {}, perhaps not the best", shown(objective.value)),
         (_, Some(bound)) if bound == objective.value => {
-            format!("{name} {}, the best {seen} looked at", shown(bound))
+            format!("{name} {}, the best{seen}", shown(bound))
         }
         (_, Some(bound)) => {
-            format!("{name} {}, at best {}, {seen} looked at", shown(objective.value), shown(bound))
+            format!("{name} {}, at best {}{seen}", shown(objective.value), shown(bound))
         }
     };
     // Of a plan that was made elsewhere, or found reserved, it is not known.
@@ -194,6 +198,11 @@ pub fn request_text(view: &RequestView, look: &Look) -> String {
     } else {
         let head = format!("{} {}", view.state, safe(view.id.as_str()));
         text.push_str(&format!("{}\n", look.paint.title(&head)));
+    }
+    if let Some(code) = view.exit_code {
+        text.push_str(&format!(
+            "  its command has ended with exit code {code}, and the rest of the time was given back\n"
+        ));
     }
     if let Some(reason) = &view.reason {
         text.push_str(&format!("  reason: {} ({})\n", safe(&reason.detail), safe(&reason.code)));
@@ -335,7 +344,7 @@ mod tests {
         (plan.start_proven, plan.efficiency) = (false, plan.efficiency_bound);
         let quality = |plan: &ReservationView| quality_text(plan, false, &TimeZone::UTC);
         assert_eq!(quality(&plan), "an earlier start may exist; efficiency 0.8150, the best at this start");
-        plan.hosts_seen = Some(12);
+        (plan.hosts_seen, plan.hosts_left_out) = (Some(12), 3);
         plan.objective = ObjectiveValue { kind: ObjectiveKind::HostTime, value: 7200, bound: Some(7200) };
         assert!(
             quality(&plan).starts_with("host time 2h, the best among the 12 hosts looked at; "),
@@ -343,11 +352,11 @@ mod tests {
             quality(&plan)
         );
         plan.objective.bound = Some(3600);
-        assert!(quality(&plan).starts_with("host time 2h, at best 1h, among the 12 hosts looked at; "));
+        assert!(quality(&plan).starts_with("host time 2h, at best 1h among the 12 hosts looked at; "));
         plan.objective.bound = None;
         assert!(quality(&plan).starts_with("host time 2h, perhaps not the best; "));
         plan.objective = ObjectiveValue { kind: ObjectiveKind::Cost, value: 12_500, bound: Some(12_000) };
-        assert!(quality(&plan).starts_with("cost 12.50 credits, at best 12.00 credits, among the 12 hosts"));
+        assert!(quality(&plan).starts_with("cost 12.50 credits, at best 12.00 credits among the 12 hosts"));
         (plan.hosts[0].end, plan.hosts[1].cost, plan.cost) = (Time(1_763_715_600), Cost(750), Cost(750));
         plan.price = Some("it costs 0.75 credits of a budget of 1.00: more money changes nothing".to_owned());
         let priced = reservation_text("reserved", (&plan, true), &Look::plain(TimeZone::UTC));
@@ -356,7 +365,7 @@ mod tests {
             "{priced}"
         );
         assert!(
-            priced.contains(", within the budget among the 12 hosts looked at") && !priced.contains("  costs"),
+            priced.contains(" within the budget among the 12 hosts looked at") && !priced.contains("  costs"),
             "{priced}"
         );
         plan.price = None;
@@ -370,6 +379,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("no earlier start exists among the 12 hosts"), "{text}");
+        plan.hosts_left_out = 0;
+        assert!(quality(&plan).starts_with("no earlier start exists; "), "it was all of them: {}", quality(&plan));
         assert!(text.contains("b1 cpu=1 memory=512MiB for 0.75\n  costs 0.75 credits\n"), "{text}");
     }
 }

@@ -10,18 +10,22 @@ use broker::{
     demand::Demand,
     ids::HostId,
     request::{Request, RequestError},
-    resources::{Amounts, ResourceName},
+    resources::Amounts,
+    time::{Span, Time},
 };
 use jiff::Zoned;
 use serde_json::Value;
 
-use super::{error::CliError, request_args::RequestArgs, script, suggest};
+use super::{error::CliError, foreign, request_args::RequestArgs, script, suggest};
 use crate::text::{
     request_file::{self, Draft, typed},
     request_keys::{KEYS, Kind, SHAPE_KEYS},
-    time::format_time,
+    resource,
+    time::{format_time, parse_time},
 };
 
+/// How far the clock here may be ahead of that of the node.
+const CLOCKS_APART_S: i64 = 60;
 /// Where a draft has the alternatives of flags until it is complete; no key of a request.
 const ALTERNATIVES: &str = "or";
 /// What a request says of itself that each of its shapes says, and that has no common value.
@@ -50,10 +54,19 @@ pub fn complete_of(args: &RequestArgs, draft: Draft, now: &Zoned) -> Result<Requ
 /// What `script` and over it `args` say, which need not be all of a request.
 pub fn written(script: Option<&Path>, args: &RequestArgs, now: &Zoned) -> Result<Draft, CliError> {
     let draft = match script {
-        Some(file) => script::read(file, now)?,
+        Some(file) => script::read(file, now).map_err(|error| match pair_in(file) {
+            Some((name, pair)) => CliError::Usage(foreign::blank_for_comma(name, pair)),
+            None => error,
+        })?,
         None => Draft::default(),
     };
     layer(draft, args, now)
+}
+
+/// The name and all of a `RESOURCE=AMOUNT` that stands where a script is expected.
+fn pair_in(script: &Path) -> Option<(&str, &str)> {
+    let pair = script.to_str().filter(|_| !script.exists())?;
+    pair.split_once('=').map(|(name, _)| (name, pair))
 }
 
 /// The request that `draft` is.
@@ -67,10 +80,14 @@ fn complete(draft: Draft, now: &Zoned) -> Result<Request, CliError> {
         return Err(missing("how many hosts? expected --hosts (-N) COUNT"));
     }
     let document = request_file::document(draft).map_err(|misfit| CliError::Usage(misfit.to_string()))?;
-    Request::try_from(document).map_err(|error| match error {
+    let request = Request::try_from(document).map_err(|error| match error {
         RequestError::NoLength => missing("for how long? expected --duration (-t) such as 2:00:00"),
         error => wrong_request(&error, now),
-    })
+    })?;
+    // The clock of the node counts, so what has only just passed here is for the node to say.
+    let time = Time(now.timestamp().as_second() - CLOCKS_APART_S);
+    request.starts(time, Span::MAX).map_err(|error| wrong_request(&error, now))?;
+    Ok(request)
 }
 
 /// Makes the shapes of a draft that has alternatives from flags: what else it says of hosts and length is the first of them.
@@ -111,6 +128,10 @@ fn wrong_request(error: &RequestError, now: &Zoned) -> CliError {
     CliError::Usage(match error {
         RequestError::WindowEndsBeforeStart { key, earliest, latest } => {
             format!("{key}: {} is before earliest ({})", format_time(*latest, zone), format_time(*earliest, zone))
+        }
+        RequestError::WindowPassed { key, latest, .. } => {
+            let now = Time(now.timestamp().as_second());
+            format!("{key}: {} is past, it is {} now", format_time(*latest, zone), format_time(now, zone))
         }
         other => other.to_string(),
     })
@@ -156,10 +177,22 @@ fn value_of(kind: Kind, words: &[String], now: &Zoned) -> Result<Value, String> 
             words.iter().map(host).collect::<Result<_, _>>().map_err(|error| error.to_string())?
         }
         Kind::Shapes => words.iter().map(|text| shape(text, now)).collect::<Result<_, _>>()?,
+        Kind::Words(..) => words.iter().map(|word| Value::from(word.as_str())).collect(),
         Kind::Flag => true.into(),
         Kind::One => 1.into(),
+        Kind::Time => typed(kind, &words.join(" "), now).map_err(|error| error + &not_of_the_time(words, now))?,
         one => typed(one, &words.join(" "), now)?,
     })
+}
+
+/// What to add where the second word behind the flag of a time was meant for something else.
+fn not_of_the_time(words: &[String], now: &Zoned) -> String {
+    match words {
+        [time, other] if parse_time(time, now).is_ok() => {
+            format!("; {time:?} alone is one: write -- before {other:?} if that begins a command")
+        }
+        _ => String::new(),
+    }
 }
 
 /// Reads `hosts=8,duration=70m,total.cpu=4`.
@@ -194,15 +227,20 @@ fn shape(text: &str, now: &Zoned) -> Result<Value, String> {
     Ok(Value::Object(shape))
 }
 
+/// What to tell somebody who has typed an amount without its resource.
+fn no_amount(text: &str) -> String {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let point = if is_number { "; a fraction has a point, as in cpu=2.5" } else { "" };
+    format!("{text:?}: expected resource=amount, such as cpu=12 or memory=40GiB{point}")
+}
+
 /// Reads `cpu=2.5`, `memory=40GiB`.
 pub fn amounts(texts: &[String]) -> Result<Amounts, String> {
     let mut amounts = Amounts::new();
     for text in texts {
-        let (name, amount) = text
-            .split_once('=')
-            .ok_or_else(|| format!("{text:?}: expected resource=amount, such as cpu=12 or memory=40GiB"))?;
+        let (name, amount) = text.split_once('=').ok_or_else(|| no_amount(text))?;
         let meant = || suggest::resource(name).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
-        let name = ResourceName::new(name).map_err(|error| format!("{error}{}", meant()))?;
+        let name = resource::named(name).map_err(|error| format!("{error}{}", meant()))?;
         let amount = parse_amount(&name, amount).map_err(|error| format!("{error}{}", meant()))?;
         if amounts.insert(name.clone(), amount).is_some() {
             return Err(format!("{name} is given twice"));
@@ -256,6 +294,23 @@ mod tests {
         let expected = serde_json::json!({"hosts": 2, "work": 7200, "deadline": 1_795_330_800, "objective": "finish",
             "speed_min": 1500, "exclusive": true, "sites_max": 1, "move_on_loss": true, "budget": 12_500});
         assert_eq!(serde_json::to_value(request.unwrap()).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_others_call_a_resource_is_understood_and_a_blank_for_a_comma_named() {
+        let request =
+            read("-N 1 -t 1h --per-host cpus=1,mem=4GiB --total gpus=2 --or hosts=1,duration=1h,total.mem=1GiB")
+                .unwrap();
+        let json = serde_json::to_value(&request).unwrap();
+        assert_eq!(json["per_host"], serde_json::json!({"cpu": 1000, "memory": 4096}));
+        assert_eq!(
+            (&json["total"], &json["shapes"][1]["total"]),
+            (&serde_json::json!({"gpu": 2}), &serde_json::json!({"memory": 1024}))
+        );
+        let script = Path::new("mem=4GiB");
+        let error = checked(Some(script), &RequestArgs::default(), &now()).unwrap_err();
+        assert_eq!(error.exit().code(), 64);
+        assert!(error.to_string().contains("joined by a comma, as in --per-host cpu=1,mem=..."), "{error}");
     }
 
     #[test]
@@ -317,6 +372,31 @@ mod tests {
     }
 
     #[test]
+    fn what_commands_need_of_owners_is_said_by_flags_files_and_scripts() {
+        let directory = tempfile::tempdir().unwrap();
+        let [toml, json, script] = ["r.toml", "r.json", "job.sh"].map(|name| directory.path().join(name));
+        fs::write(&toml, "hosts = 1\nduration = \"1h\"\nneeds = [\"run\", \"network\"]\nimage = \"a:1\"\n").unwrap();
+        fs::write(&json, r#"{"hosts":1,"duration":3600,"needs":["network","run"],"image":"a:1"}"#).unwrap();
+        fs::write(&script, "#KOLO -N 1 -t 1h --needs run,network\n#KOLO --image a:1\nmake\n").unwrap();
+        let expected = read("-N 1 -t 1h --needs network --needs run --image a:1").unwrap();
+        let shown = serde_json::to_value(&expected).unwrap();
+        assert_eq!((&shown["needs"], &shown["image"]), (&serde_json::json!(["run", "network"]), &"a:1".into()));
+        for file in [&toml, &json] {
+            assert_eq!(read(&format!("--request {}", file.display())).unwrap(), expected);
+        }
+        assert_eq!(checked(Some(&script), &RequestArgs::default(), &now()).unwrap(), expected);
+        fs::write(&toml, "hosts = 1\nduration = \"1h\"\nneeds = [\"gpu\"]\n").unwrap();
+        for (line, expected) in [
+            (format!("--request {}", toml.display()), "unknown variant `gpu`, expected `run` or `network`"),
+            ("-N 1 -t 1h --needs gpu".to_owned(), "invalid value 'gpu' for '--needs <WHAT>'"),
+            ("-N 1 -t 1h --image 'a b'".to_owned(), "--image: \"a b\" cannot name an image"),
+        ] {
+            let error = read(&line).unwrap_err();
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_with_a_file_names_it() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("s.toml");
@@ -358,12 +438,32 @@ mod tests {
             ("-N 1 -t 1h --total memory=40", "--total: memory=40: expected a number with its unit"),
             ("-N 1 -t 1h --total memory", "--total: \"memory\": expected resource=amount"),
             ("-N 1 -t 1h --total cpu=1 --total cpu=2", "--total: cpu is given twice"),
+            (
+                "-N 1 -t 1h --total memory=4GB",
+                "--total: memory=4GB: expected a number with its unit, such as 512MiB or 40GiB; say 4GiB",
+            ),
+            ("-N 1 -t 1h --total mem=4", "--total: memory=4: expected a number with its unit"),
+            (
+                "-N 1 -t 1h --total cpu=2,5",
+                "--total: \"5\": expected resource=amount, such as cpu=12 or memory=40GiB; a fraction has a point",
+            ),
+            ("-N 1 -t 1h --total mem=1GiB,memory=1GiB", "--total: memory is given twice"),
+            ("-N 1 -t 1h --earliest 18:00 hostname", "\"18:00\" alone is one: write -- before \"hostname\""),
             ("-N 1 -t 1h --where x", "--where: \"x\": expected key=value"),
             ("-N 1 -t 1h --latest noon", "--latest: \"noon\" is no time"),
             (
                 "-N 1 -t 1h --earliest now+2h --latest now+1h",
                 "latest: 2026-11-21 10:30:00+01:00 is before earliest (2026-11-21 11:30:00+01:00)",
             ),
+            (
+                "-N 1 -t 1h --latest 'today 00:02'",
+                "latest: 2026-11-21 00:02:00+01:00 is past, it is 2026-11-21 09:30:00+01:00 now",
+            ),
+            (
+                "-N 1 -t 1h --earliest 'today 00:01' --latest 'today 00:02'",
+                "latest: 2026-11-21 00:02:00+01:00 is past, it is 2026-11-21 09:30:00+01:00 now",
+            ),
+            ("-N 1 -t 1h --deadline 'today 00:02'", "deadline: 2026-11-21 00:02:00+01:00 is past"),
             ("-N 3 -t 1h --candidate a", "3 asked, but only 1 distinct"),
             ("-N 1 -t 1h --id ''", "--id: an id must not be empty"),
             ("-N 1 -t 1h --work 1h", "work: given beside duration"),

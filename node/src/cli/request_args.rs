@@ -63,6 +63,13 @@ fn flag_of(key: &'static Key) -> Option<Arg> {
         Kind::One => flag.action(ArgAction::SetTrue).conflicts_with("sites-max"),
         Kind::Shapes => flag.value_name("SHAPE").action(ArgAction::Append),
         Kind::Scale => flag.value_name("LEAST..LARGEST"),
+        Kind::Words(name, words) => flag
+            .value_name(name)
+            .value_parser(words.to_vec())
+            .hide_possible_values(true)
+            .value_delimiter(',')
+            .action(ArgAction::Append),
+        Kind::Image => flag.value_name("IMAGE"),
     })
 }
 
@@ -132,7 +139,7 @@ pub struct PlanArgs {
     /// The request; asks the node for its present view.
     #[command(flatten)]
     pub request: RequestArgs,
-    /// Plan offline on this snapshot (kolo-grid/1 or /2) instead
+    /// Plan offline on this snapshot (kolo-grid/1 to /3) instead
     #[arg(long, value_name = "GRID.json", requires = "requests")]
     pub grid: Option<PathBuf>,
     /// Requests to plan offline, one JSON object a line; - is standard input

@@ -9,6 +9,9 @@ use clap::{Args, ValueEnum};
 use super::{grid_args::KeyArgs, request_args::RequestArgs};
 use crate::{run::peers::order::PeerPort, text::time::parse_duration};
 
+/// The key of a request that also says in what its command runs.
+const IMAGE: &str = "image";
+
 /// Which seats get the standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum StdinTo {
@@ -60,9 +63,6 @@ pub struct RunArgs {
     /// Let the seats reach each other at this port, or only the seat of this rank; KOLO_HOSTS names their addresses; may be repeated
     #[arg(long, value_name = "[RANK:]PORT")]
     pub port: Vec<PeerPort>,
-    /// The image that the command runs in, where a site runs containers; the error names those that it has
-    #[arg(long, value_name = "IMAGE")]
-    pub image: Option<String>,
     /// Directory that the command starts in, at the sites; relative to its own scratch directory
     #[arg(long, value_name = "DIR")]
     pub workdir: Option<PathBuf>,
@@ -81,9 +81,21 @@ pub struct RunArgs {
     /// Wait no longer than this for the reservation
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub timeout: Option<Duration>,
-    /// The command and its arguments, behind --
-    #[arg(last = true, required_unless_present = "each", conflicts_with = "each", num_args = 1.., value_name = "COMMAND")]
+    /// The command and its arguments, behind all flags, or behind --
+    #[arg(trailing_var_arg = true, required_unless_present = "each", conflicts_with = "each", num_args = 1.., value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+impl RunArgs {
+    /// Whether the flags or a file say something of a reservation that is to be made.
+    pub fn describes_new(&self) -> bool {
+        self.request.file.is_some() || self.request.words.iter().any(|(key, _)| key.name != IMAGE)
+    }
+
+    /// The image that the flags name, as it stands there.
+    pub fn image(&self) -> Option<&str> {
+        self.request.words.iter().find(|(key, _)| key.name == IMAGE)?.1.last().map(String::as_str)
+    }
 }
 
 /// Which runs are meant.
@@ -134,8 +146,8 @@ pub struct SshArgs {
     /// The keys.
     #[command(flatten)]
     pub keys: SshKeyArgs,
-    /// What `ssh` gets as well, behind --: a command, or its own options
-    #[arg(last = true, value_name = "ARGUMENT")]
+    /// What `ssh` gets as well: a command, or behind -- its own options
+    #[arg(trailing_var_arg = true, value_name = "ARGUMENT")]
     pub arguments: Vec<String>,
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::{Parser, error::ErrorKind};
 use jiff::Zoned;
 
-use super::{error::CliError, request, request_args::RequestArgs};
+use super::{error::CliError, foreign, request, request_args::RequestArgs};
 use crate::text::{
     document::{self, DocumentError},
     request_file::Draft,
@@ -58,7 +58,8 @@ pub fn parse(file: &Path, text: &str, now: &Zoned) -> Result<Draft, CliError> {
             return Err(wrong("this line is behind the first command: move it to the head of the script".to_owned()));
         }
         let words = shlex::split(flags).ok_or_else(|| wrong("a quote is not closed".to_owned()))?;
-        let line = Line::try_parse_from(words).map_err(|error| wrong(complaint(&error)))?;
+        let line = Line::try_parse_from(&words)
+            .map_err(|error| wrong(foreign::said_here(&error, &words).unwrap_or_else(|| complaint(&error))))?;
         if line.request.file.is_some() {
             return Err(wrong("a script names no other file: write its keys as flags".to_owned()));
         }
@@ -112,6 +113,8 @@ mod tests {
                 "#KOLO --host 5\n",
                 "job.sh:1: #KOLO: unexpected argument '--host' found; tip: a similar argument exists: '--hosts'",
             ),
+            ("#KOLO --cpus 4\n", "job.sh:1: #KOLO: no flag is called --cpus: say --per-host cpu=4"),
+            ("#KOLO --per-host cpu=1 mem=4GiB\n", "job.sh:1: #KOLO: mem=4GiB: no flag is before it; amounts"),
             ("\n#KOLO -N x\n", "job.sh:2: #KOLO: invalid value 'x' for '--hosts <COUNT>'"),
             ("#KOLO -t 90\n", "job.sh:1: #KOLO: --duration: \"90\" has no unit"),
             ("#KOLO -N 5\nmake\n#KOLO -t 1h\n", "job.sh:3: #KOLO: this line is behind the first command"),

@@ -20,6 +20,7 @@ use toml::Value;
 use super::error::ConfigError;
 use crate::text::{
     document::{self, DocumentError, Written},
+    resource,
     speed::written_speed,
 };
 
@@ -94,6 +95,13 @@ pub fn from_tables(tables: &[HostTable], place: &str) -> Result<Vec<OwnHost>, Co
         }
         let mut capacity = Amounts::new();
         for (name, written) in &table.resources {
+            if let Some(common) = resource::common_named(name.as_str()).filter(|common| *common != name.as_str()) {
+                return Err(wrong(
+                    &table.id,
+                    &format!(": resources.{name}"),
+                    format!("say {common}: so users ask for it"),
+                ));
+            }
             let amount =
                 written.amount(name).map_err(|message| wrong(&table.id, &format!(": resources.{name}"), message))?;
             capacity.insert(name.clone(), amount);
@@ -127,6 +135,11 @@ fn members(table: &HostTable, others: usize) -> Result<Vec<HostId>, ClassError> 
 pub fn from_snapshot(file: &Path) -> Result<Vec<OwnHost>, ConfigError> {
     let text = document::read_text(file)?;
     let snapshot = GridSnapshot::read(&text).map_err(|error| DocumentError::about(file, "", error))?;
+    if let Some(closed) = snapshot.hosts.iter().find(|entry| entry.schedule.closed().is_some()) {
+        let place = format!("{}: host {}: offered", file.display(), closed.host.id);
+        let message = "when hosts are offered is written in [[offered]] tables, for all hosts of the site".to_owned();
+        return Err(ConfigError::Value { place, message });
+    }
     let hosts: Vec<_> = snapshot
         .hosts
         .into_iter()
@@ -205,9 +218,9 @@ mod tests {
             ("[[hosts]]\nid = \"h\"\nspeed = 0", "host h: speed: \"0\": expected how many times"),
             ("[[hosts]]\nattributes = {}", "missing field `id`"),
             ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"h\"", "host h: the id is used twice"),
-            ("hosts = []", "expected 1 to 1024 hosts, got 0"),
-            ("[[hosts]]\nid = \"n\"\ncount = 0", "host n: count: expected 1 to 1024 hosts, got 0"),
-            ("[[hosts]]\nid = \"n\"\ncount = 100000", "host n: count: expected 1 to 1024 hosts, got 100000"),
+            ("hosts = []", "expected 1 to 2048 hosts, got 0"),
+            ("[[hosts]]\nid = \"n\"\ncount = 0", "host n: count: expected 1 to 2048 hosts, got 0"),
+            ("[[hosts]]\nid = \"n\"\ncount = 100000", "host n: count: expected 1 to 2048 hosts, got 100000"),
             ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"n\"\ncount = 1024", "host n: count: expected 1 to 1023 hosts"),
             ("[[hosts]]\nid = \"n\"\ncount = 2\n[[hosts]]\nid = \"n-2\"", "host n-2: the id is used twice"),
             ("[[hosts]]\nid = \"n\"\ncount = 2\n[[hosts]]\nid = \"n\"", "host n: the id is used twice"),

@@ -40,9 +40,10 @@ pub fn read(args: &NodeArgs, data_dir: Option<&Path>, api: Option<&str>) -> Resu
     let (mut merged, mut places) = (Table::new(), Places::default());
     if let Some(path) = &args.config {
         let text = document::read_text(path)?;
+        let written: Table = document::parse(path, &text, Syntax::Toml)?;
+        refuse_hours(&written, path)?;
         // Checked by itself, for complaints that name the line.
         document::parse::<Settings>(path, &text, Syntax::Toml)?;
-        let written: Table = document::parse(path, &text, Syntax::Toml)?;
         for key in Settings::default().keys("") {
             if let Some(value) = value_at(&written, &key) {
                 let place = format!("{}: {}", path.display(), key.path());
@@ -73,6 +74,17 @@ pub fn read(args: &NodeArgs, data_dir: Option<&Path>, api: Option<&str>) -> Resu
         message: error.message().to_owned(),
     })?;
     Ok((settings, places))
+}
+
+/// `policy.hours` has become tables.
+fn refuse_hours(written: &Table, path: &Path) -> Result<(), ConfigError> {
+    let Some(hours) = written.get("policy").and_then(|policy| policy.get("hours")) else { return Ok(()) };
+    let hours = hours.as_str().unwrap_or("18:00-08:00").trim().trim_end_matches("UTC").trim();
+    let message = format!(
+        "is written as a table of its own now, which knows days, zones and dates too (docs/policies.md). Write instead:\n\n\
+         [[offered]]\nhours = \"{hours}\"\n"
+    );
+    Err(ConfigError::Value { place: format!("{}: policy.hours", path.display()), message })
 }
 
 fn value_at<'a>(table: &'a Table, key: &Key) -> Option<&'a Value> {

@@ -10,18 +10,22 @@ use std::{
     ops::RangeInclusive,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use broker::{
     amount::Amount,
     batch::policy_named,
+    features::{IMAGES_MAX, Images},
     ids::{HostId, MAX_ID_BYTES},
     ledger::{HostLedger, LedgerLimits},
+    needs::{ImageName, Need},
     negotiation::NegotiationSettings,
+    offered::{Offered, Spans, SpansError},
     phases,
     schedule::Schedule,
-    time::{Millis, Span},
+    time::{Millis, Span, Time},
     trust::{Limits, OwnerPolicy},
     uplinks::unit_of,
 };
@@ -34,6 +38,7 @@ use super::{
     hosts::{self, OwnHost},
     layers::{self, Places},
     machine,
+    offered::{Calendar, too_many_spans},
     settings::{BatchSettings, LedgerSettings, PolicySettings, Settings},
     surroundings::Surroundings,
     tariffs::{Pricing, too_many_steps},
@@ -41,7 +46,7 @@ use super::{
 };
 use crate::{
     contact,
-    run::order::check_image_name,
+    run::{Runner, order::check_image_name},
     runtime::clock::Clock,
     trust::{GridFile, Wallet},
 };
@@ -92,6 +97,8 @@ pub struct NodeConfig {
     pub remote: Option<RemoteConfig>,
     /// The machines that the site offers.
     pub hosts: Vec<OwnHost>,
+    /// When they are to be had; the spans of the policy are those of the present day.
+    pub calendar: Calendar,
     /// What they cost; their tariffs are those of the present day.
     pub pricing: Pricing,
     /// How requests are planned and negotiated when this node is their entry point.
@@ -110,6 +117,28 @@ impl NodeConfig {
     /// What the site's uplink carries, in Mbit/s; none when it sets no limit.
     pub fn uplink(&self) -> Option<Amount> {
         self.settings.uplink.map(Rate::mbps)
+    }
+
+    /// What the owner allows of users' commands, and the images that they run in; none where they run without.
+    pub fn allowed(&self) -> (BTreeSet<Need>, Images) {
+        let Settings { runner, runner_network, runner_images, .. } = &self.settings;
+        let network = runner.filter(|runner| runner.is_on_network(*runner_network)).map(|_| Need::Network);
+        let needs = runner.map(|_| Need::Run).into_iter().chain(network).collect();
+        let images = runner_images.iter().filter(|_| *runner == Some(Runner::Podman));
+        (needs, Images::of(images.filter_map(|image| ImageName::try_from(image.clone()).ok()).collect()))
+    }
+
+    /// When, how long and how far ahead the hosts are to be had.
+    pub fn offered(&self) -> Offered {
+        self.policy.offered(Some(self.ledger.farthest_future))
+    }
+
+    /// The spans of the day of `now`.
+    ///
+    /// # Errors
+    /// [`SpansError`].
+    pub fn spans(&self, now: Time) -> Result<Option<Arc<Spans>>, SpansError> {
+        self.calendar.spans(reach_of(&self.policy, &self.ledger), now)
     }
 
     /// What the ledger has books of: the hosts with the owner's own work, and the uplink if it has a limit.
@@ -183,6 +212,7 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
     let machine_name = surroundings.host_name.as_deref().unwrap_or(&name);
     let mut hosts = hosts(&settings, places, machine_name, &data_dir)?;
     let pricing = pricing(&settings, places, &mut hosts)?;
+    let calendar = calendar(&settings, places)?;
     check_programs(&mut settings, places)?;
     check_runner(&settings, places)?;
     if let Some(contact) = &settings.contact {
@@ -197,6 +227,10 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
     settings.name = Some(name.clone());
     settings.activation.log = Some(activation_log.clone());
     check_batches(&settings.batch, places)?;
+    let ledger = ledger(&settings.ledger, settings.activation.early.unwrap_or(Span(0)), places)?;
+    let mut policy = policy(&settings.policy, places)?;
+    let spans = calendar.spans(reach_of(&policy, &ledger), Clock::start().now().utc);
+    policy.spans = spans.map_err(|error| places.wrong("offered", too_many_spans(&error)))?;
     Ok(NodeConfig {
         data_dir,
         name,
@@ -205,8 +239,9 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
         hosts,
         pricing,
         negotiation: negotiation(&settings, places)?,
-        ledger: ledger(&settings.ledger, settings.activation.early.unwrap_or(Span(0)), places)?,
-        policy: policy(&settings.policy, places)?,
+        ledger,
+        policy,
+        calendar,
         activation_log,
         search_path: surroundings.search_path.clone(),
         settings,
@@ -356,6 +391,17 @@ fn pricing(settings: &Settings, places: &Places, hosts: &mut [OwnHost]) -> Resul
     }
 }
 
+/// When hosts are offered.
+fn calendar(settings: &Settings, places: &Places) -> Result<Calendar, ConfigError> {
+    let tables = settings.offered.as_deref().unwrap_or_default();
+    Calendar::new(tables, places.written("offered").unwrap_or("offered"))
+}
+
+/// How far ahead that must be known.
+fn reach_of(policy: &OwnerPolicy, ledger: &LedgerLimits) -> Span {
+    policy.max_reach.unwrap_or(ledger.farthest_future).min(ledger.farthest_future)
+}
+
 fn longer(places: &Places, key: &str, value: Millis, than_key: &str, than: Millis) -> Result<(), ConfigError> {
     if value > than {
         return Ok(());
@@ -471,7 +517,7 @@ fn policy(settings: &PolicySettings, places: &Places) -> Result<OwnerPolicy, Con
         deny: settings.deny.clone(),
         max_duration: settings.max_duration,
         max_reach: settings.max_reach,
-        hours: settings.hours,
+        spans: None,
         user_share_percent: settings.user_share.iter().map(|(name, share)| (name.clone(), share.number())).collect(),
         site_share_percent: settings.site_share.map(Percent::number),
         limits: Limits {
@@ -518,6 +564,12 @@ fn check_runner(settings: &Settings, places: &Places) -> Result<(), ConfigError>
     if let Some(path) = settings.runner_paths.iter().find(|path| !Path::new(path).is_absolute() || path.contains('\0'))
     {
         return Err(places.wrong("runner_paths", format!("{path:?} is no absolute path")));
+    }
+    let images = settings.runner_images.len();
+    if images > IMAGES_MAX {
+        return Err(
+            places.wrong("runner_images", format!("{images} images, and at most {IMAGES_MAX} can be told to others"))
+        );
     }
     for image in &settings.runner_images {
         check_image_name(image).map_err(|error| places.wrong("runner_images", error))?;

@@ -13,7 +13,7 @@ use broker::{
 };
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, System};
 
-use super::{disk::Disk, error::ConfigError, values::Percent};
+use super::{disk::Disk, error::ConfigError, memory_limit, values::Percent};
 
 const BYTES_PER_MIB: u64 = 1 << 20;
 
@@ -42,7 +42,7 @@ fn look(data_dir: &Path) -> Result<Machine, sysinfo::Error> {
     let mut system = System::new()?;
     system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
     system.refresh_cpu_list(CpuRefreshKind::nothing().with_frequency());
-    let limit = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+    let limit = memory_limit::in_bytes().unwrap_or(u64::MAX);
     // Without an answer the disk is not offered.
     let (disk_total_mib, disk_free_mib) = Disk::of(data_dir).map_or((0, 0), |disk| (disk.total_mib, disk.free_mib));
     Ok(Machine {

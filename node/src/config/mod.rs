@@ -5,6 +5,7 @@
 //! missing or a contradicting one. Flags win over the file, the file over the defaults.
 
 mod args;
+mod calendar;
 pub mod disk;
 mod error;
 mod hosts;
@@ -12,6 +13,8 @@ mod keys;
 mod layers;
 mod load;
 mod machine;
+mod memory_limit;
+mod offered;
 mod prices;
 mod print;
 mod settings;

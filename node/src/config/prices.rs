@@ -61,7 +61,7 @@ impl PriceTable {
             ),
             ("hours", self.hours.map(|hours| text(&hours.written())), "When it holds. Default: all day."),
             ("days", self.days.as_ref().map(Days::written), "On which days its hours begin. Default: all."),
-            ("zone", self.zone.as_ref().map(|zone| text(&zone.0)), "Whose clock that is. Default: UTC."),
+            ("zone", self.zone.as_ref().map(Zone::written), "Whose clock that is. Default: UTC."),
             (
                 "conditions",
                 self.conditions.as_ref().map(|conditions| Value::Table(conditions_written(conditions))),
@@ -136,7 +136,8 @@ impl TryFrom<String> for Hours {
 }
 
 impl Hours {
-    fn written(self) -> String {
+    /// As it is read.
+    pub fn written(self) -> String {
         format!("{}-{}", clock_text(self.from_s), clock_text(self.until_s))
     }
 }
@@ -154,7 +155,8 @@ impl Days {
         self.0.get(weekday).copied().unwrap_or(false)
     }
 
-    fn written(&self) -> Value {
+    /// As they are read.
+    pub fn written(&self) -> Value {
         Value::Array((0..7).filter(|day| self.contain(*day)).map(|day| text(DAY_NAMES[day])).collect())
     }
 
@@ -200,6 +202,11 @@ impl Zone {
     /// Its clock.
     pub fn clock(&self) -> &TimeZone {
         &self.1
+    }
+
+    /// As it is read.
+    pub fn written(&self) -> Value {
+        text(&self.0)
     }
 }
 
@@ -336,6 +343,31 @@ mod tests {
         let text = format!("[[price]]\n{text}");
         let tables = parse::<Tables>(Path::new("site.toml"), &text, Syntax::Toml).map_err(|error| error.to_string())?;
         Ok(tables.price[0].clone())
+    }
+
+    #[test]
+    fn hours_are_read_as_they_are_shown() {
+        let read = |text: &str| Hours::try_from(text.to_owned());
+        for (text, shown) in
+            [("18:00-08:00", "18:00-08:00"), (" 8:30 - 17:05 ", "08:30-17:05"), ("00:00-24:00", "00:00-24:00")]
+        {
+            let hours = read(text).unwrap();
+            assert_eq!(hours.written(), shown);
+            assert_eq!(read(shown), Ok(hours));
+        }
+        for text in [
+            "",
+            "18-8",
+            "18:00",
+            "18:00-18:00",
+            "18:60-08:00",
+            "25:00-08:00",
+            "24:00-08:00",
+            "-1:00-08:00",
+            "a:bc-1:00",
+        ] {
+            assert!(read(text).unwrap_err().contains("such as 08:00-18:00"), "{text}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub fn print_config(config: &NodeConfig) -> String {
     let mut section = "";
     for (key, default) in settings.keys("").iter().zip(Settings::default().keys("")) {
         // Hosts are tables, and come last.
-        if ["hosts", "price"].contains(&key.name) || (key.section == "machine" && !offers_this_machine) {
+        if ["hosts", "offered", "price"].contains(&key.name) || (key.section == "machine" && !offers_this_machine) {
             continue;
         }
         if key.section != section {
@@ -36,6 +36,14 @@ pub fn print_config(config: &NodeConfig) -> String {
     for host in settings.hosts.iter().flatten() {
         text.push_str("\n# A host of the site.\n[[hosts]]\n");
         push_table(&mut text, host.written());
+    }
+    for offered in settings.offered.iter().flatten() {
+        text.push_str("\n# When hosts may be reserved; what any of these tables offers is offered.\n[[offered]]\n");
+        push_table(&mut text, offered.written());
+    }
+    if settings.offered.is_none() {
+        text.push_str("\n# When hosts may be reserved. Unset: at all times.\n");
+        text.push_str("# [[offered]]\n# hours = \"18:00-08:00\"\n# days = \"mon-fri\"\n# zone = \"Europe/Berlin\"\n");
     }
     for price in settings.price.iter().flatten() {
         text.push_str("\n# Prices or conditions; of tables that hold at the same time the later counts.\n[[price]]\n");

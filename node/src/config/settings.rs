@@ -16,13 +16,14 @@ use broker::{
     request::Effort,
     resources::{Attributes, ResourceName},
     time::{Millis, Span},
-    trust::{DailyHours, Limits, OwnerPolicy},
+    trust::{Limits, OwnerPolicy},
 };
 use discovery::Intervals;
 
 use super::{
     hosts::HostTable,
     keys::settings,
+    offered::OfferedTable,
     prices::PriceTable,
     values::{Binding, LogFormat, Loss, Percent, Program, Rate, WebUrl},
 };
@@ -82,6 +83,8 @@ settings! {
         runner_spool_mib: u64 = 64, "MIB";
         /// Where scratch directories of commands are made.
         runner_scratch: Option<PathBuf> = None, "DIR", unset "the system's directory for temporary files", example "\"/scratch\"";
+        /// When hosts may be reserved, as an inline TOML table, such as '{ hours = "18:00-08:00", days = "mon-fri", zone = "Europe/Berlin" }'; what any table offers is offered.
+        offered: Option<Vec<OfferedTable>> = None, "TABLE", unset "at all times";
         /// Prices and conditions of hosts as an inline TOML table, such as '{ per_hour = { cpu = "6.00" } }'; of tables that hold at the same time the later counts.
         price: Option<Vec<PriceTable>> = None, "TABLE", unset "everything is free";
         /// How far ahead prices that change with the hour are published; a later start has the highest.
@@ -117,9 +120,10 @@ settings! {
     pub struct PlannerSettings {
         /// Planning effort for requests that ask for none: fast, balanced or thorough.
         effort: Effort = phases::Settings::default().effort, "EFFORT";
-        /// Hosts looked at first, as a multiple of those asked (M_init).
+        /// Of hosts whose schedules are not known so many are asked for them first, as a multiple of the hosts of the request (M_init).
+        /// Those whose schedules are known are all planned on.
         m_init: u32 = phases::Settings::default().m_init, "M";
-        /// Hosts looked at most, as a multiple of those asked (M_max).
+        /// The same at most (M_max).
         m_max: u32 = phases::Settings::default().m_max, "M";
         /// How far behind the earliest start the latest one is, when a request names none.
         default_reach: Span = phases::Settings::default().default_reach, "DURATION";
@@ -180,8 +184,6 @@ settings! {
         max_duration: Option<Span> = None, "DURATION", unset "12h in an open grid, else any", example "\"12h\"";
         /// How far ahead a reservation may end.
         max_reach: Option<Span> = None, "DURATION", unset "7d in an open grid, else ledger.farthest_future", example "\"30d\"";
-        /// Hours of the day, in UTC, in which reservations may run; the whole of one must fit.
-        hours: Option<DailyHours> = None, "FROM-TO", unset "all", example "\"18:00-08:00\"";
         /// Share of the site, at any time and of all until max_reach, that one user, one node or one network may have, but one host at least.
         site_share: Option<Percent> = None, "PERCENT", unset "25% in an open grid, else all of it", example "\"50%\"";
         /// Share of each host that one user may have at any time, as in { cpu = "50%" }.

@@ -1,7 +1,6 @@
 //! What the owner's `[[price]]` tables come to: a tariff for each host, with its prices as steps in UTC.
 //!
-//! A table holds at a moment when the clock of its zone shows one of its hours then; so in the hour that a zone has twice it holds twice,
-//! and in one that is skipped not at all. Invariant: the steps depend on the tables and on the day (UTC) alone, so prices that are
+//! Invariant: the steps depend on the tables and on the day (UTC) alone, so prices that are
 //! worked out again on the same day are the same; behind the last day each resource has its highest price.
 
 use std::{
@@ -16,19 +15,18 @@ use broker::{
     tariff::Tariff,
     time::{Span, Time},
 };
-use jiff::{Timestamp, tz::TimeZone};
 
 use super::{
+    calendar::{DAY_S, When},
     error::ConfigError,
     hosts::OwnHost,
-    prices::{Hours, PriceTable},
+    prices::PriceTable,
 };
 
 /// Most steps of all prices of a site together: an advert has no room for more.
 const STEPS_MAX: usize = 900;
 /// Most `[[price]]` tables.
 const TABLES_MAX: usize = 64;
-const DAY_S: i64 = 86_400;
 
 /// The tables, and how far ahead their prices are published.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -155,7 +153,7 @@ fn prices(tables: &[&PriceTable], from: i64, until: i64) -> Prices {
     }
     let mut moments = BTreeSet::from([from]);
     for table in tables.iter().filter(|table| table.per_hour.is_some() && table.is_timed()) {
-        table.add_changes(&mut moments, from, until);
+        table.when().add_changes(&mut moments, from, until);
     }
     let mut steps: Vec<(Time, PriceList)> = Vec::new();
     let lists = moments.into_iter().map(|at| (Time(at), list_at(tables, at)));
@@ -172,7 +170,7 @@ fn prices(tables: &[&PriceTable], from: i64, until: i64) -> Prices {
 
 /// The prices at this moment: of each resource that of the last table that holds and names it.
 fn list_at(tables: &[&PriceTable], at: i64) -> PriceList {
-    let holding = tables.iter().filter(|table| table.holds_at(at));
+    let holding = tables.iter().filter(|table| table.when().holds_at(at));
     let mut list: PriceList = holding.filter_map(|table| table.per_hour.clone()).flatten().collect();
     list.retain(|_, price| price.0 > 0);
     list
@@ -195,55 +193,15 @@ impl PriceTable {
         self.hours.is_some() || self.days.is_some()
     }
 
-    fn clock(&self) -> &TimeZone {
-        const UTC: &TimeZone = &TimeZone::UTC;
-        self.zone.as_ref().map_or(UTC, |zone| zone.clock())
+    fn when(&self) -> When<'_> {
+        When { hours: self.hours.as_slice(), days: self.days, dates: &[], zone: self.zone.as_ref() }
     }
-
-    /// Whether its clock shows one of its hours of one of its days. Hours through midnight are of the day that they begin on.
-    fn holds_at(&self, at: i64) -> bool {
-        let local = at + offset_s(self.clock(), at);
-        let (day, second) = (local.div_euclid(DAY_S), local.rem_euclid(DAY_S));
-        let is_day = |day: i64| {
-            // The first of January 1970 was a Thursday.
-            let weekday = usize::try_from((day + 3).rem_euclid(7)).unwrap_or_default();
-            self.days.is_none_or(|days| days.contain(weekday))
-        };
-        match self.hours.map(|Hours { from_s, until_s }| (i64::from(from_s), i64::from(until_s))) {
-            None => is_day(day),
-            Some((from, until)) if from < until => is_day(day) && (from..until).contains(&second),
-            Some((from, until)) => (is_day(day) && second >= from) || (is_day(day - 1) && second < until),
-        }
-    }
-
-    /// Adds all moments from `from` until `until` at which it may begin or cease to hold.
-    fn add_changes(&self, moments: &mut BTreeSet<i64>, from: i64, until: i64) {
-        let (begin, end) = self.hours.map_or((0, 0), |hours| (i64::from(hours.from_s), i64::from(hours.until_s)));
-        let mut start = from;
-        while start < until {
-            // Until the next change of the clock, the day has one length.
-            let next = Timestamp::from_second(start).ok().and_then(|at| self.clock().following(at).next());
-            let next = next.map_or(until, |change| change.timestamp().as_second().min(until));
-            let offset = offset_s(self.clock(), start);
-            moments.insert(start);
-            for day in (start + offset).div_euclid(DAY_S)..=(next + offset).div_euclid(DAY_S) {
-                let of_day = [0, begin, end].map(|second| day * DAY_S + second - offset);
-                moments.extend(of_day.into_iter().filter(|at| (start..next).contains(at)));
-            }
-            start = next;
-        }
-    }
-}
-
-/// How far this clock is ahead of UTC.
-fn offset_s(clock: &TimeZone, at: i64) -> i64 {
-    Timestamp::from_second(at).map_or(0, |at| clock.to_offset(at).seconds().into())
 }
 
 #[cfg(test)]
 mod tests {
     use broker::{amount::Amount, host::Host, schedule::Schedule};
-    use jiff::civil::Weekday;
+    use jiff::{Timestamp, civil::Weekday, tz::TimeZone};
     use proptest::prelude::*;
     use serde::Deserialize;
 

@@ -1,9 +1,11 @@
 //! Rules of the configuration, tested through files and flags as a user writes them.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use broker::{
+    features::{IMAGES_MAX, Images},
     ledger::LedgerLimits,
+    needs::{ImageName, Need},
     negotiation::NegotiationSettings,
     request::Effort,
     schedule::Schedule,
@@ -76,9 +78,35 @@ fn flags_win_over_the_file_and_the_file_over_defaults() {
     assert_eq!(config.negotiation.planner.effort, Effort::Thorough);
 }
 
+/// Checks that each of these files is refused with words that contain these.
+fn assert_refused(files: &[(&str, &str)]) {
+    for (file, expected) in files {
+        let error = load_file(file).unwrap_err();
+        assert!(error.contains(expected), "{file}:\n{error}");
+    }
+}
+
+#[test]
+fn complaints_about_offered_times_name_file_and_key() {
+    assert_refused(&[
+        (
+            "[policy]\nhours = \"18:00-08:00\"",
+            "site.toml: policy.hours: is written as a table of its own now, which knows days, zones and dates too (docs/policies.md). \
+             Write instead:\n\n[[offered]]\nhours = \"18:00-08:00\"\n",
+        ),
+        (
+            "[[offered]]\nhours = \"18-8\"",
+            "site.toml:2: offered[0].hours: \"18-8\": expected hours of the day, such as",
+        ),
+        ("[[offered]]\nzone = \"Europe/Atlantis\"", "\"Europe/Atlantis\" is no time zone that this machine knows"),
+        ("[[offered]]\nexcept = \"12-26 to 12-44\"", "\"12-26 to 12-44\": expected dates, such as"),
+        ("[[offered]]\n", "site.toml: offered[0]: expected hours, days, dates or except"),
+    ]);
+}
+
 #[test]
 fn every_complaint_names_file_and_key() {
-    for (file, expected) in [
+    assert_refused(&[
         ("nmae = \"x\"", "site.toml:1: nmae: unknown field"),
         ("[planner]\nm_inti = 3", "site.toml:2: planner.m_inti: unknown field"),
         ("[planner]\nm_init = \"3\"", "site.toml:2: planner.m_init: invalid type"),
@@ -104,7 +132,6 @@ fn every_complaint_names_file_and_key() {
         ("announce = [\"example.org:7741\"]", "site.toml: announce: \"example.org:7741\" is no multiaddr"),
         ("listen = [\"127.0.0.1:4001\"]", "site.toml: listen: \"127.0.0.1:4001\" is no multiaddr"),
         ("bootstrap = [\"/ip4/1.2.3/tcp/1\"]", "site.toml: bootstrap: \"/ip4/1.2.3/tcp/1\" is no multiaddr"),
-        ("[policy]\nhours = \"18-8\"", "site.toml:2: policy.hours: \"18-8\": expected hours of the day in UTC"),
         ("[remote]\nlisten = \"0.0.0.0:7743\"", "site.toml: remote.listen: wants remote.cert and remote.key"),
         ("[remote]\nlisten = \"all\"", "site.toml:2: remote.listen: \"all\" is no address"),
         ("[remote]\ncert = \"/c.pem\"", "site.toml: remote.cert: is of no use without remote.listen"),
@@ -134,6 +161,9 @@ fn every_complaint_names_file_and_key() {
         ("bootstrap = [\"/ip4/127.0.0.1/tcp/1\"]", "prints it in its join line"),
         ("uplink = \"0Mbit/s\"", "site.toml:1: uplink: \"0Mbit/s\": expected 1Mbit/s to"),
         ("uplink = \"fast\"", "site.toml:1: uplink: \"fast\": expected whole Mbit/s"),
+        ("[[hosts]]\nid = \"a,b\"", "hosts: host \"a,b\": a comma, a blank or a / in a name would split it"),
+        ("[[hosts]]\nid = \"c d\"", "hosts: host \"c d\": a comma, a blank or a /"),
+        ("[[hosts]]\nid = \"e/f\"", "hosts: host \"e/f\": a comma, a blank or a /"),
         ("[[hosts]]\nid = \"uplink\"", "hosts: host uplink: this name stands for the site's link to others"),
         ("[[hosts]]\nid = \"h\"\nresources = { mbps = 1 }", "hosts: host h: the resource mbps is of the uplink"),
         ("name = \"\"", "site.toml: name: expected 1 to"),
@@ -144,16 +174,33 @@ fn every_complaint_names_file_and_key() {
         ("hosts_file = \"a\"\n[[hosts]]\nid = \"h\"", "site.toml: hosts: hosts are listed in"),
         ("[[hosts]]\nid = \"h\"\n[machine]\nshare = \"10%\"", "site.toml: machine.share: hosts are listed in"),
         ("name = ", "site.toml:1"),
-    ] {
-        let error = load_file(file).unwrap_err();
-        assert!(error.contains(expected), "{file}:\n{error}");
-    }
+    ]);
 }
 
 #[test]
 fn runners_that_there_are_not_are_named_with_those_that_there_are() {
     let error = load_file("runner = \"docker\"").unwrap_err();
     assert!(error.contains("expected one of \"none\", \"bubblewrap\", \"podman\", \"systemd\""), "{error}");
+}
+
+#[test]
+fn what_the_owner_allows_of_commands_follows_from_the_runner() {
+    let image = ImageName::try_from("a:1".to_owned()).unwrap();
+    let images = Images::of([image].into());
+    let (run, all) = (BTreeSet::from([Need::Run]), BTreeSet::from([Need::Run, Need::Network]));
+    for (keys, needs, images) in [
+        ("runner_network = true\nrunner_images = [\"a:1\"]", BTreeSet::new(), Images::default()),
+        ("runner = \"none\"", all.clone(), Images::default()),
+        ("runner = \"bubblewrap\"\nrunner_images = [\"a:1\"]", run.clone(), Images::default()),
+        ("runner = \"systemd\"\nrunner_network = true", all, Images::default()),
+        ("runner = \"podman\"\nrunner_images = [\"a:1\", \"a:1\"]", run, images),
+    ] {
+        assert_eq!(load_file(&format!("{keys}\n{ONE_HOST}")).unwrap().allowed(), (needs, images), "{keys}");
+    }
+    let many: Vec<String> = (0..=IMAGES_MAX).map(|number| format!("\"a:{number}\"")).collect();
+    let error =
+        load_file(&format!("runner = \"podman\"\nrunner_images = [{}]\n{ONE_HOST}", many.join(","))).unwrap_err();
+    assert!(error.contains("runner_images: 1025 images, and at most 1024"), "{error}");
 }
 
 #[test]
@@ -257,11 +304,13 @@ fn what_is_printed_gives_the_same_configuration() {
         format!(
             "grid = \"g-1\"\nuplink = \"1.5Gbit/s\"\ncontact = \"ssh {{user}}@{{host}}\"\nbootstrap = [\"/dns/example.org/tcp/1\"]\napi = \"[::1]:0\"\n[planner]\neffort = \"fast\"\nm_init = \
              1\n[negotiation]\nhold = \"4500ms\"\n[gossip]\ninterval = \"90s\"\nrecheck = \"20s\"\nasked_when_met = 16\n[policy]\nallow = [\"ada\", \"00112233aabbccdd\"]\ndeny = [\"bob\"]\n\
-             max_duration = \"12h\"\nmax_reach = \"30d\"\nhours = \"18:00-08:00\"\nuser_share = {{ cpu = \"50%\" }}\n\
+             max_duration = \"12h\"\nmax_reach = \"30d\"\nuser_share = {{ cpu = \"50%\" }}\n\
              max_host_hours = 500\nsite_share = \"40%\"\nquality_loss = \"0%\"\nquality_horizon = \"2d\"\ntell_bookings = false\n[remote]\nlisten = \"0.0.0.0:7743\"\ncert = \"/c.pem\"\nkey = \"/k.pem\"\nnames = [\"kolo.example.org\"]\n[activation]\nhook = [\"/bin/sh\", \"-c\", \"exit 0\"]\ntries = 0\nearly = \"30s\"\n[notices]\nurl = \"https://hooks.example.org/kolo\"\ntries = 3\n[log]\nformat = \"json\"\nfilter = \
              \"debug\"\n{ONE_HOST}attributes = {{ \"odd key\" = \"x\" }}\n[[hosts]]\nid = \"h 2\"\nresources = {{ memory = \
              \"1.5GiB\", mhz = 2400 }}"
         ),
+        "[[hosts]]\nid = \"h1\"\n[[offered]]\nhours = [\"8:00-12:00\", \"18:00-2:00\"]\ndays = \"fri-mon\"\nzone = \"Europe/Berlin\"\n\
+         dates = \"2026-12-01 to 2026-12-31\"\n[[offered]]\nexcept = \"12-24 to 12-26, 01-01\"".to_owned(),
         "price_reach = \"30d\"\n[[hosts]]\nid = \"h1\"\nresources = { cpu = \"4\", \"odd.name\" = 2 }\n[[price]]\nhosts = [\"h1\"]\nper_hour = { cpu = \"6.00\", \"odd.name\" = \"0.001\" }\nhours = \
              \"8:00-18:00\"\ndays = \"sat-sun\"\nzone = \"Europe/Berlin\"\n[[price]]\nconditions = { surcharge = [{ within = \"1h\", percent = \
              50 }], refund = [{ notice = \"24h\", percent = 100 }], horizon = \"30d\", notice = \"10min\", share = 50 }".to_owned(),
@@ -283,7 +332,11 @@ fn what_is_printed_gives_the_same_configuration() {
 fn every_key_is_printed_with_a_comment() {
     let text = print_config(&load_file("").unwrap());
     let lines: Vec<&str> = text.lines().collect();
-    for key in Settings::default().keys("").iter().filter(|key| !["hosts", "hosts_file", "price"].contains(&key.name)) {
+    for key in Settings::default()
+        .keys("")
+        .iter()
+        .filter(|key| !["hosts", "hosts_file", "offered", "price"].contains(&key.name))
+    {
         let is_key = |line: &&str| line.trim_start_matches("# ").starts_with(&format!("{} = ", key.name));
         let at = lines.iter().position(is_key).unwrap_or_else(|| panic!("{}: {text}", key.path()));
         assert!(lines[at - 1].starts_with("# "), "{}", key.path());

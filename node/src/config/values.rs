@@ -15,13 +15,13 @@ use broker::{
     request::Effort,
     resources::{Attributes, ResourceName},
     time::{Millis, Span},
-    trust::{DailyHours, OwnerPolicy},
+    trust::OwnerPolicy,
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
 use toml::Value;
 use ureq::http::Uri;
 
-use super::{hosts::HostTable, prices::PriceTable};
+use super::{hosts::HostTable, offered::OfferedTable, prices::PriceTable};
 use crate::{
     run::Runner,
     text::{
@@ -150,6 +150,7 @@ plain! {
     Runner, Text, ["none", "bubblewrap", "podman", "systemd"], |runner| Some(Value::String(runner.as_str().to_owned()));
     Program, Program, [], |program| (!program.0.is_empty()).then(|| list(&program.0)).flatten();
     Vec<HostTable>, Tables, [], |tables| Some(Value::Array(tables.iter().map(HostTable::written).map(table_of).collect()));
+    Vec<OfferedTable>, Tables, [], |tables| Some(Value::Array(tables.iter().map(OfferedTable::written).map(table_of).collect()));
     Vec<PriceTable>, Tables, [], |tables| Some(Value::Array(tables.iter().map(PriceTable::written).map(table_of).collect()));
 }
 
@@ -161,7 +162,6 @@ text! {
     Loss, Loss::parse, Loss::to_string;
     Rate, Rate::parse, Rate::to_string;
     WebUrl, WebUrl::parse, WebUrl::to_string;
-    DailyHours, parse_hours, |hours: &DailyHours| format_hours(*hours);
     SocketAddr, read_address, SocketAddr::to_string;
 }
 
@@ -412,17 +412,6 @@ pub fn clock_text(seconds: u32) -> String {
     format!("{:02}:{:02}", seconds / 3600, seconds / 60 % 60)
 }
 
-/// Reads `18:00-08:00`. Hours are always UTC, whatever the machine's zone is, because reservations cross zones.
-fn parse_hours(text: &str) -> Result<DailyHours, String> {
-    let expected = || format!("{text:?}: expected hours of the day in UTC, such as 18:00-08:00");
-    let (start, end) = parse_clocks(text.trim().trim_end_matches("UTC")).ok_or_else(expected)?;
-    DailyHours::new(start, end).map_err(|_| expected())
-}
-
-fn format_hours(hours: DailyHours) -> String {
-    hours.to_string().trim_end_matches(" UTC").to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -464,30 +453,5 @@ mod tests {
             );
         }
         assert!(Rate::parse("1000").is_err_and(|error| error.contains("such as 100Mbit/s")));
-    }
-
-    #[test]
-    fn hours_are_read_as_they_are_shown() {
-        for (text, shown) in
-            [("18:00-08:00", "18:00-08:00"), (" 8:30 - 17:05 UTC", "08:30-17:05"), ("00:00-24:00", "00:00-24:00")]
-        {
-            let hours = parse_hours(text).unwrap();
-            assert_eq!(format_hours(hours), shown);
-            assert_eq!(parse_hours(shown), Ok(hours));
-        }
-        for text in [
-            "",
-            "18-8",
-            "18:00",
-            "18:00-18:00",
-            "18:60-08:00",
-            "25:00-08:00",
-            "24:00-08:00",
-            "-1:00-08:00",
-            "a:bc-1:00",
-        ] {
-            let error = parse_hours(text).unwrap_err();
-            assert!(error.contains("18:00-08:00") && error.contains("UTC"), "{text}: {error}");
-        }
     }
 }

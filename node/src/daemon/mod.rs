@@ -12,7 +12,7 @@ mod runs;
 use std::{
     collections::BTreeSet,
     io, mem,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -46,6 +46,7 @@ use crate::{
     entry::{
         bookings::Bookings,
         driver::Coordinator,
+        losses::look_for_losses,
         planning::Planning,
         requests::{Observers, Requests},
         waiting::Waiting,
@@ -125,15 +126,12 @@ async fn run_from(
     let (clock, data_dir) = (Clock::start(), DataDir::open(&config.data_dir)?);
     let grid = data_dir.grid(config.grid.clone())?;
     let (token, tokens, identity) = (data_dir.token()?, data_dir.tokens()?, data_dir.identity()?);
-    let (store, remembered, waiting) = open_store(&config, &data_dir, identity.site_id(), clock).await?;
+    let (store, mut remembered, waiting) = open_store(&config, &data_dir, identity.site_id(), clock).await?;
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, shares).await?;
-    let Remembered { reservations: bookings, gone, charges, queue, requests: records, .. } = remembered;
-    let Remembered { tied, activations, notices, known_peers, incarnation, .. } = remembered;
-    let kept = Kept { bookings, gone, charges, queue };
-    let site_id = identity.site_id().clone();
-    let gate = open_gate(&config, &grid, &data_dir);
-    let ledger = open_ledger(&config, &gate, &identity, incarnation, kept, clock);
+    let (site_id, gate) = (identity.site_id().clone(), open_gate(&config, &grid, &data_dir));
+    let ledger = open_ledger(&config, &gate, &identity, remembered.incarnation, take_kept(&mut remembered), clock);
+    let Remembered { requests: records, tied, activations, notices, known_peers, .. } = remembered;
     let membership = Arc::new(Membership::open(&data_dir, &site_id, grid.clone(), gate.clone(), clock)?);
     let discovery_config = discovery_config(&config, &grid, &known_peers, &ledger, &membership, shares)?;
     let (discovery, mut inbound) = discovery::start(identity, discovery_config).await?;
@@ -142,10 +140,12 @@ async fn run_from(
     let (changes, shown, usable) = (Changes::default(), Activations::default(), Usable::default());
     let metrics = Arc::new(Metrics::new(store.figures(), &ActivationEvent::ALL.map(ActivationEvent::name)));
     let observers = Observers { changes: changes.clone(), metrics: metrics.clone() };
-    let feed = Feed::new(&config, coordinator.own_site.clone(), ledger.clone(), clock, metrics.clone());
+    let books = (ledger.clone(), gate.clone());
+    let feed = Feed::new(&config, coordinator.own_site.clone(), books, clock, metrics.clone());
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), observers));
     let upkeep = upkeep((&config, &grid), source, doors.tls(), (data_dir, gate, ledger.clone(), discovery.clone()));
     let (runs, audit) = runs::site(&config, &upkeep.data_dir, (&discovery, &grid), (&ledger, &usable, clock))?;
+    let runs = upkeep.runs.get_or_init(|| runs).clone();
     let api = Arc::new(ApiState {
         activations: shown.clone(),
         discovery: discovery.clone(),
@@ -183,14 +183,25 @@ async fn run_from(
     start_notices(&config, &api, notices, &mut beside)?;
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
-    beside.spawn(feed.run());
+    beside.spawn(feed.run(offering(upkeep.clone())));
     beside.spawn(runs.serve(inbound.take_runs()));
     beside.spawn(keep_up(upkeep, clock, run_batches(api.clone()))?);
+    beside.spawn(look_for_losses(api.requests.clone(), discovery.clone(), clock));
     let end = (failures, first_to_end(discovery.ended(), &mut beside));
     let site = site.with_usable(usable).noting_use(runs::use_directory(&config).as_deref());
     let result = serve((site, inbound), doors, api, end, peers, stop).await;
     close(beside, discovery, &store).await;
     result
+}
+
+/// Takes out what the ledger has remembered.
+fn take_kept(remembered: &mut Remembered) -> Kept {
+    Kept {
+        bookings: mem::take(&mut remembered.reservations),
+        gone: mem::take(&mut remembered.gone),
+        charges: mem::take(&mut remembered.charges),
+        queue: mem::take(&mut remembered.queue),
+    }
 }
 
 /// Ends what runs beside the site, and discovery last; what does not end in time is cut off.
@@ -441,7 +452,7 @@ fn upkeep(
     // As it would be read now: at the first start of a node that makes a grid of its own nothing named the grid.
     let settings = Settings { grid: Some(grid.id.clone()), ..config.settings.clone() };
     let config = Mutex::new(NodeConfig { settings, ..config.clone() });
-    Arc::new(Upkeep { data_dir, gate, ledger, discovery, tls, config, source })
+    Arc::new(Upkeep { data_dir, gate, ledger, discovery, tls, config, source, runs: OnceLock::new() })
 }
 
 /// Reads the configuration again with every SIGHUP. In a terminal that signal says that the terminal is gone, and ends the node.
@@ -467,17 +478,25 @@ fn keep_up(
 ) -> Result<impl Future<Output = ()>, DaemonError> {
     let reload = reload_on_signal(upkeep.clone())?;
     Ok(async move {
-        tokio::join!(reload, renew_prices(upkeep, clock), batches);
+        tokio::join!(reload, renew(upkeep, clock), batches);
     })
 }
 
+/// Tells the grid what the site has, now that it may.
+fn offering(upkeep: Arc<Upkeep>) -> impl Fn() {
+    move || match upkeep.advertise() {
+        Ok(()) => info!("the owner's own work is known: the site is offered to the grid"),
+        Err(error) => warn!(%error, "the site is not offered"),
+    }
+}
+
 /// Publishes the prices of one more day with every day.
-async fn renew_prices(upkeep: Arc<Upkeep>, clock: Clock) {
+async fn renew(upkeep: Arc<Upkeep>, clock: Clock) {
     let mut every = tokio::time::interval(RENEW_PRICES_EVERY);
     loop {
         every.tick().await;
         let (upkeep, now) = (upkeep.clone(), clock.now().utc);
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || upkeep.renew_prices(now)).await {
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || upkeep.renew(now)).await {
             warn!(%error, "the prices of the next days are not published; those of before stay in force");
         }
     }

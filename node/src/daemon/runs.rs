@@ -13,8 +13,10 @@ use super::error::DaemonError;
 use crate::{
     config::NodeConfig,
     run::{
-        Confinement, Keepers, Runner, cgroup,
-        confine::{NOTE_FILE, Note},
+        Confinement, Keepers, Runner,
+        allowed::write_note,
+        cgroup,
+        confine::Note,
         files::serve::Stores,
         site::{RunSite, RunTerms},
         used,
@@ -22,7 +24,7 @@ use crate::{
     runtime::{audit::AuditLog, clock::Clock},
     site::{task::SharedLedger, usable::Usable},
     storage::data_dir::DataDir,
-    trust::{GridFile, files},
+    trust::GridFile,
 };
 
 /// Where the runs lie in the data directory.
@@ -46,7 +48,7 @@ pub fn site(
     let settings = &config.settings;
     let scratch_in = settings.runner_scratch.clone().unwrap_or_else(std::env::temp_dir);
     let note = confinement.map(|confinement| Note { confinement, scratch_in });
-    write_note(data_dir, note.as_ref())?;
+    write_note(data_dir.path(), note.as_ref()).map_err(DaemonError::Runs)?;
     let terms = note.map(|Note { confinement, scratch_in }| {
         for miss in confinement.check_for(data_dir.path(), &scratch_in)? {
             warn!(runner = confinement.runner.as_str(), "{miss}");
@@ -98,10 +100,4 @@ fn with_cgroups(confinement: Confinement) -> Confinement {
         _ => warn!("{error}: only the memory of each process of a seat is limited, and its processors are not"),
     });
     Confinement { cgroups: cgroups.ok(), ..confinement }
-}
-
-/// For `kolo doctor`, which reads no configuration.
-fn write_note(data_dir: &DataDir, note: Option<&Note>) -> Result<(), DaemonError> {
-    let noted = serde_json::to_string(&note).map_err(|error| DaemonError::Stopped(error.to_string()))?;
-    files::replace(&data_dir.path().join(NOTE_FILE), &noted).map_err(|error| DaemonError::Runs(error.into()))
 }

@@ -3,22 +3,30 @@
 //! Invariant: a record is on disk before any later output leaves; the status that participants get changes after the write
 //! and before the messages.
 
-use std::{future::Future, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::{Future, ready},
+    sync::Arc,
+    time::Instant,
+};
 
 use broker::{
     demand::Demand,
     ids::SiteId,
+    needs::Lack,
     negotiation::{Event, Excluded, Found, Negotiation, Output, RequestRecord},
     phases::{Phase, PhaseStopwatch},
-    protocol::SiteRequest,
+    protocol::{SiteAnswer, SiteRequest, Standing},
     reason::CutCounts,
-    time::{Millis, Now},
+    time::{Millis, Now, Time},
+    trust::Authorization,
 };
 use discovery::{
     Constraint, Discovery, Query,
     config::{FIND_TIMEOUT, SILENCE_REMEMBERED},
     identity::key_of_site,
 };
+use futures::{StreamExt as _, stream};
 use tokio::sync::{mpsc, watch};
 use tracing::{Instrument as _, debug, error, info};
 
@@ -34,6 +42,7 @@ use crate::{
     },
     site::task::OwnSite,
     storage::{Change, Store, StoreError},
+    text::needs::{feature_text, lack_text, refused_text},
 };
 
 /// Answers that may wait for the negotiation; a further asking task waits for a place.
@@ -45,6 +54,10 @@ pub const MAX_SCHEDULE_AGE: Millis = discovery::config::SCHEDULE_AGE_MAX;
 /// The same for a request that has met a conflict: what it knew was too old, so it asks the sites what is so now, rather
 /// than running into the next change that it has not received.
 const MAX_SCHEDULE_AGE_AFTER_CONFLICT: Millis = discovery::config::SCHEDULE_AGE_MAX_AFTER_CONFLICT;
+
+/// How long a site may take to say what it leaves to a user, and how many are asked at a time.
+const STANDING_TIMEOUT: Millis = Millis(1_000);
+const STANDINGS_AT_ONCE: usize = 32;
 
 /// What the tasks that coordinate requests share.
 #[derive(Clone)]
@@ -70,6 +83,29 @@ struct Task {
     sender: mpsc::Sender<Event>,
     commands: mpsc::Receiver<Command>,
     is_active: bool,
+    end: EndByBothClocks,
+}
+
+/// The end of a reservation by both clocks: the wall clock of a machine may be ahead for a while, and until the other one agrees nothing
+/// counts as over that people would have to be told of.
+#[derive(Debug, Default)]
+struct EndByBothClocks {
+    utc: Option<Time>,
+    monotonic: Option<Millis>,
+}
+
+impl EndByBothClocks {
+    /// Takes the end as it is known now; where that is news, the other clock is so far from it as the wall clock says.
+    fn note(&mut self, end: Option<Time>, now: Now) {
+        if self.utc != end {
+            let far = |end: Time| now.monotonic + Millis(end.since(now.utc).0.saturating_mul(1000));
+            *self = EndByBothClocks { utc: end, monotonic: end.map(far) };
+        }
+    }
+
+    fn is_past(&self, now: Now) -> bool {
+        self.monotonic.is_none_or(|end| end <= now.monotonic)
+    }
 }
 
 /// Makes the task of a request that was counted as under way, and the handle that others see.
@@ -107,6 +143,7 @@ pub fn start(
         sender,
         commands,
         is_active,
+        end: EndByBothClocks::default(),
     };
     let span = of_request(&task.negotiation.record().id);
     (handle, task.run().instrument(span))
@@ -146,7 +183,8 @@ impl Task {
             tokio::select! {
                 Some(event) = self.events.recv() => self.feed(event).await,
                 Some(command) = self.commands.recv() => match command {
-                    Command::Cancel => self.feed(Event::Cancel).await,
+                    Command::Cancel(None) => self.feed(Event::Cancel).await,
+                    Command::Cancel(Some(exit_code)) => self.feed(Event::GiveBack(exit_code)).await,
                     Command::Check => self.feed(Event::Check).await,
                     Command::Batch(event) => self.feed(event).await,
                     Command::HandOver { by, authorization, on_disk } => {
@@ -183,6 +221,7 @@ impl Task {
     fn is_over(&self) -> bool {
         let now = self.coordinator.clock.now();
         let is_history = self.handle.snapshot.borrow().is_history(now.utc);
+        let is_history = is_history && self.end.is_past(now);
         is_history && self.negotiation.is_quiet() && !self.negotiation.may_have_waited(now) && self.events.is_empty()
     }
 
@@ -191,7 +230,8 @@ impl Task {
         let now = self.coordinator.clock.now();
         let end = self.handle.snapshot.borrow().ends_at().filter(|end| *end > now.utc);
         let end = end.map(|end| now.monotonic + Millis(end.since(now.utc).0.saturating_mul(1000)));
-        [self.negotiation.poll_timeout(), end].into_iter().flatten().min()
+        let by_other_clock = self.end.monotonic.filter(|end| *end > now.monotonic);
+        [self.negotiation.poll_timeout(), end, by_other_clock].into_iter().flatten().min()
     }
 
     /// Lets the outputs happen in order.
@@ -216,11 +256,15 @@ impl Task {
                 let demand = self.negotiation.wanted().clone();
                 let (coordinator, sender) = (self.coordinator.clone(), self.sender.clone());
                 let has_met_conflict = self.negotiation.record().history.conflicts > 0;
-                let age_max = if has_met_conflict { MAX_SCHEDULE_AGE_AFTER_CONFLICT } else { MAX_SCHEDULE_AGE };
+                let ask_after = if has_met_conflict { MAX_SCHEDULE_AGE_AFTER_CONFLICT } else { MAX_SCHEDULE_AGE };
                 let metrics = self.requests.metrics().clone();
+                let authorization = self.negotiation.record().authorization.clone();
                 let look = async move {
                     let started = Instant::now();
-                    let found = coordinator.find(&demand, (count, enough), seed, exclude, age_max).await;
+                    let mut found = coordinator.find(&demand, (count, enough), seed, exclude, ask_after).await;
+                    if let Some(authorization) = authorization {
+                        coordinator.ask_standings(&mut found, authorization).await;
+                    }
                     metrics.phase(Phase::Find, started.elapsed().as_secs_f64());
                     let _ = sender.send(Event::Found(found)).await;
                 };
@@ -254,6 +298,7 @@ impl Task {
             let (tries, elapsed_ms) = (record.history.attempts.len(), record.elapsed_ms);
             info!(state, tries, elapsed_ms, "decided");
         }
+        self.end.note(snapshot.ends_at(), self.coordinator.clock.now());
         let id = snapshot.record.id.clone();
         self.handle.snapshot.send_replace(snapshot);
         self.requests.changed(&id, revision);
@@ -281,6 +326,31 @@ impl Coordinator {
         self.discovery.ask(site, request, timeout).await.map_err(|error| error.to_string())
     }
 
+    /// Asks the sites of these hosts that say that they have rules about users what these leave to the user who has signed this: in
+    /// parallel, each once. Of one that does not answer in time nothing is known, and it decides of holds all the same.
+    pub async fn ask_standings(&self, found: &mut Found, authorization: Authorization) {
+        let asking = found.hosts.iter().filter(|host| host.offer.asks).map(|host| host.site.clone());
+        let sites: BTreeSet<SiteId> = asking.collect();
+        if sites.is_empty() {
+            return;
+        }
+        let authorization = Arc::new(authorization);
+        let ask = |site: SiteId| {
+            let question = SiteRequest::Standing(authorization.clone());
+            async move {
+                match self.ask(&site, question, STANDING_TIMEOUT).await {
+                    Ok(SiteAnswer::Standing(standing)) => Some((site, Arc::new(*standing))),
+                    _ => None,
+                }
+            }
+        };
+        let answers = stream::iter(sites).map(ask).buffer_unordered(STANDINGS_AT_ONCE).filter_map(ready);
+        let standings: BTreeMap<SiteId, Arc<Standing>> = answers.collect().await;
+        for host in &mut found.hosts {
+            host.standing = standings.get(&host.site).cloned();
+        }
+    }
+
     /// Phase I, without sites that have not answered lately as long as there are enough others.
     async fn find(
         &self,
@@ -288,44 +358,77 @@ impl Coordinator {
         (count, enough): (usize, usize),
         seed: u64,
         exclude: Excluded,
-        age_max: Millis,
+        ask_after: Millis,
     ) -> Found {
         let silent = self.discovery.silent_sites(SILENCE_REMEMBERED);
         if !silent.is_subset(&exclude.sites) {
             let sites = exclude.sites.union(&silent).cloned().collect();
             let without = Excluded { sites, ..exclude.clone() };
-            let found = find(&self.discovery, demand, (count, enough), seed, without, age_max).await;
+            let found = find(&self.discovery, demand, (count, enough), seed, without, ask_after).await;
             if found.hosts.len() >= enough {
                 return found;
             }
         }
-        find(&self.discovery, demand, (count, enough), seed, exclude, age_max).await
+        find(&self.discovery, demand, (count, enough), seed, exclude, ask_after).await
     }
 }
 
-/// Phase I through discovery, in the planner's words, on schedules that were confirmed within `age_max`.
+/// Names of images in a reason.
+const IMAGES_SHOWN: usize = 8;
+
+/// Phase I through discovery, in the planner's words. Some of the hosts whose schedules were confirmed longer ago than `ask_after` are
+/// asked.
 pub async fn find(
     discovery: &Discovery,
     demand: &Demand,
     (count, enough): (usize, usize),
     seed: u64,
     exclude: Excluded,
-    age_max: Millis,
+    ask_after: Millis,
 ) -> Found {
-    let query =
-        Query { count, enough, demand: demand.clone(), max_schedule_age: age_max, timeout: FIND_TIMEOUT, exclude };
+    let (demand, max_schedule_age, timeout) = (demand.clone(), MAX_SCHEDULE_AGE, FIND_TIMEOUT);
+    let query = Query { count, enough, demand, max_schedule_age, ask_after, timeout, exclude };
+    let demand = query.demand.clone();
     let found = discovery.find(query, seed).await;
-    discovery.prepare(found.hosts.iter().map(|host| host.site.clone()));
     let mut cut = CutCounts::default();
+    let is_of_image = |(constraint, _): &(Constraint, usize)| {
+        matches!(constraint, Constraint::Allows(Lack::WithoutImage | Lack::Image(_)))
+    };
+    let shown = if found.cut.iter().any(is_of_image) { IMAGES_SHOWN } else { 0 };
+    let images = discovery.view().image_names(shown);
     for (constraint, hosts) in found.cut {
-        // Sites that this request leaves out are reported with the attempts that they failed in.
-        if let Constraint::Need(unmet) = constraint {
-            cut.add(unmet, hosts as u64);
+        match constraint {
+            // Sites that this request leaves out are reported with the attempts that they failed in.
+            Constraint::NotExcluded => {}
+            Constraint::Feature(feature) => cut.add_of_sites(feature_text(&feature), hosts as u64),
+            Constraint::Allows(lack) => cut.add_of_sites(lack_text(&lack, &images), hosts as u64),
+            Constraint::KeepsWord(lack) => cut.add_of_sites(refused_text(&lack), hosts as u64),
+            Constraint::Need(unmet) => cut.add(unmet, hosts as u64),
         }
     }
-    let sites = found.hosts.iter().map(|host| &host.site).filter(|_| demand.traffic().is_some());
-    let uplinks = discovery.view().uplinks(sites);
-    let quoting = discovery.view().quoting(found.hosts.iter().map(|host| &host.site));
-    let (known_hosts, without_schedule) = (found.known_hosts, found.without_schedule);
-    Found { hosts: found.hosts, uplinks, quoting, known_hosts, without_schedule, cut }
+    let sites: BTreeSet<&SiteId> = found.hosts.iter().map(|host| &host.site).collect();
+    let uplinks = discovery.view().uplinks(sites.iter().copied().filter(|_| demand.traffic().is_some()));
+    let quoting = discovery.view().quoting(sites);
+    let discovery::Found { hosts, known_hosts, without_schedule, left_out, .. } = found;
+    Found { hosts, uplinks, quoting, known_hosts, without_schedule, left_out, cut }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_clock_that_was_ahead_ends_nothing() {
+        let now = |monotonic, utc| Now { monotonic: Millis(monotonic), utc: Time(utc) };
+        let mut end = EndByBothClocks::default();
+        assert!(end.is_past(now(0, 100)), "what has no reservation waits for none");
+        end.note(Some(Time(160)), now(5_000, 100));
+        assert!(!end.is_past(now(6_000, 90_000)), "only the wall clock has jumped");
+        end.note(Some(Time(160)), now(7_000, 90_001));
+        assert!(!end.is_past(now(64_999, 160)) && end.is_past(now(65_000, 160)));
+        end.note(Some(Time(220)), now(60_000, 155));
+        assert!(!end.is_past(now(124_999, 220)) && end.is_past(now(125_000, 220)), "it was lengthened");
+        end.note(None, now(61_000, 156));
+        assert!(end.is_past(now(61_000, 156)), "it was given back");
+    }
 }

@@ -6,6 +6,7 @@ mod arrivals;
 pub mod bookings;
 pub mod driver;
 pub mod extensions;
+pub mod losses;
 pub mod planning;
 pub mod request;
 pub mod requests;

@@ -166,8 +166,8 @@ impl ShownStage {
 /// What a user wants done with a request, at this node or through another.
 #[derive(Debug)]
 pub enum Command {
-    /// Take it back.
-    Cancel,
+    /// Take it back; with the exit code of the command that it was for, if that is why.
+    Cancel(Option<u8>),
     /// See now whether the reservation is whole, and repair it if not.
     Check,
     /// What has become of the batch that it is tied to.

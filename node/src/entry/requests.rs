@@ -362,6 +362,11 @@ impl Requests {
         matching.take(2).map(|entry| entry.value().clone()).collect()
     }
 
+    /// Looks at every request, in no particular order. Keep `look` short.
+    pub(super) fn for_each(&self, mut look: impl FnMut(&RequestHandle)) {
+        self.by_id.iter().for_each(|entry| look(entry.value()));
+    }
+
     /// Requests whose reservation has ended by `now`.
     pub fn ended(&self, now: Time) -> Vec<Snapshot> {
         let is_over = |snapshot: &Snapshot| snapshot.ends_at().is_some_and(|end| end <= now);

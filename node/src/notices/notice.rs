@@ -29,7 +29,7 @@ pub fn next(view: &RequestView, told: &Told, now: Time) -> Option<(NoticeEvent, 
         return None;
     }
     match view.state {
-        RequestState::Ended => return hears(NoticeEvent::End, Heard::Over),
+        RequestState::Ended | RequestState::Done => return hears(NoticeEvent::End, Heard::Over),
         RequestState::Cancelling | RequestState::Cancelled => return hears(NoticeEvent::Cancelled, Heard::Over),
         RequestState::Rejected | RequestState::Refused | RequestState::Failed => {
             return hears(NoticeEvent::Failed, Heard::Over);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn each_event_is_told_once_and_only_what_is_so() {
-        use RequestState::{Active, Cancelled, Confirmed, Degraded, Ended, Planning, Rebrokering, Rejected};
+        use RequestState::{Active, Cancelled, Confirmed, Degraded, Done, Ended, Planning, Rebrokering, Rejected};
         let whole = |state| with(state, &[]);
         assert_eq!(told(&[(view("planning", None), BEFORE), (whole(Planning), BEFORE)]), Vec::<&str>::new());
         assert_eq!(told(&[(whole(Confirmed), BEFORE), (whole(Confirmed), BEFORE)]), ["reserved"]);
@@ -175,6 +175,7 @@ mod tests {
         assert_eq!(told(&life), ["reserved", "start", "end"]);
         // Whoever was not reached hears how things stand.
         assert_eq!(told(&[(whole(Ended), DURING)]), ["end"]);
+        assert_eq!(told(&[(whole(Active), DURING), (whole(Done), DURING)]), ["reserved", "start", "end"]);
         assert_eq!(told(&[(whole(Active), DURING), (whole(Cancelled), DURING)]), ["reserved", "start", "cancelled"]);
         assert_eq!(told(&[(view("rejected", None), BEFORE), (whole(Rejected), BEFORE)]), ["failed"]);
         let losses = [

@@ -75,6 +75,13 @@ impl Runner {
     }
 }
 
+impl Runner {
+    /// Whether its commands share the network of the machine, where those in a sandbox have it or not.
+    pub fn is_on_network(self, has_network: bool) -> bool {
+        self == Runner::None || has_network
+    }
+}
+
 impl TryFrom<String> for Runner {
     type Error = String;
 
@@ -181,7 +188,7 @@ impl Confinement {
 
     /// Whether commands share the network of the machine.
     pub fn is_on_network(&self) -> bool {
-        self.runner == Runner::None || self.has_network
+        self.runner.is_on_network(self.has_network)
     }
 
     /// Whether an order with this image, or for a session of SSH, can be run here.

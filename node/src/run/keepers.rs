@@ -148,7 +148,7 @@ pub enum RunError {
     },
 }
 
-fn system(doing: &'static str) -> impl Fn(io::Error) -> RunError {
+pub(super) fn system(doing: &'static str) -> impl Fn(io::Error) -> RunError {
     move |source| RunError::System { doing, source }
 }
 

@@ -3,6 +3,7 @@
 //! One stream of [`frame`]s leads from the command line to the [`keeper`]; nodes on the way carry its bytes and read none. What is run is a
 //! [`RunOrder`], signed by the user of the reservation. A node starts [`Keepers`] and finds them again; it is needed by none of them.
 
+pub mod allowed;
 mod bubblewrap;
 pub mod carry;
 pub mod cgroup;

@@ -11,6 +11,7 @@ use std::{
 
 use broker::{
     ids::{RequestId, SeatNumber, SiteId},
+    needs::ImageName,
     time::Time,
     trust::Statement,
 };
@@ -32,8 +33,6 @@ const TEXT_COST_BYTES: usize = 32;
 pub const TEXT_BYTES_MAX: usize = 128 * 1024 - 1;
 /// Longest nonce, in bytes.
 pub const NONCE_BYTES_MAX: usize = 64;
-/// Longest name of an image, in bytes.
-pub const IMAGE_BYTES_MAX: usize = 512;
 /// What the names of variables begin with that the site sets.
 pub const OWN_VARIABLES: &str = "KOLO_";
 
@@ -284,10 +283,8 @@ impl RunOrder {
 /// # Errors
 /// [`OrderError::ImageName`].
 pub fn check_image_name(image: &str) -> Result<(), OrderError> {
-    let is_name = image.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && image.len() <= IMAGE_BYTES_MAX
-        && !image.contains(|c: char| c.is_whitespace() || c.is_control());
-    if is_name { Ok(()) } else { Err(OrderError::ImageName(image.to_owned())) }
+    let named = ImageName::try_from(image.to_owned());
+    named.map(drop).map_err(|_| OrderError::ImageName(image.to_owned()))
 }
 
 fn check_text(what: impl Fn() -> String, text: &str, limit: usize) -> Result<(), OrderError> {

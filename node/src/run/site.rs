@@ -18,7 +18,10 @@ use broker::{
     time::{Span, Time},
     trust::PublicKey,
 };
-use discovery::{Discovery, RunAsked, RunInbound, RunStream, opening::Answer};
+use discovery::{
+    Discovery, RunAsked, RunInbound, RunStream,
+    opening::{Answer, Want},
+};
 use tokio::{
     net::UnixStream,
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -30,6 +33,7 @@ use super::{
     Confinement, Keepers, RunError, RunId, RunNumber, RunOrder, Task,
     carry::carry,
     check::{Bases, memory_of, seat_end, usable_seat},
+    confine_error::ConfineError,
     directory::{RunState, is_disk_full},
     files::{
         order::{FilesOrder, FilesWish, Patterns},
@@ -109,7 +113,7 @@ pub struct RunSite {
     /// None where nothing was ever run.
     keepers: Option<Arc<Keepers>>,
     /// None where the owner lets nothing start.
-    terms: Option<RunTerms>,
+    pub(super) terms: Option<Mutex<RunTerms>>,
     /// Where files of users are kept that runs to come want.
     stores: Stores,
     /// Places for connections of users to runs, here and elsewhere.
@@ -139,13 +143,18 @@ impl RunSite {
         let started = known.iter().map(|run| (RunId::of(&run.task), Watched::of(&run.task))).collect();
         let site = discovery.site_id().clone();
         let (places, started) = (Arc::new(Semaphore::new(STREAMS_MAX)), Mutex::new(started));
-        let bases = Mutex::default();
+        let (bases, terms) = (Mutex::default(), terms.map(Mutex::new));
         RunSite { site, grid, ledger, usable, clock, audit, keepers, terms, stores, places, forwarders, started, bases }
     }
 
     /// The keepers, where anything runs or has run.
     pub fn keepers(&self) -> Option<&Arc<Keepers>> {
         self.keepers.as_ref()
+    }
+
+    /// How runs are kept that start now; none where none start.
+    pub(super) fn terms(&self) -> Option<RunTerms> {
+        self.terms.as_ref().map(|terms| locked(terms).clone())
     }
 
     /// A place for the connection of one user to a run; none when there are as many as may be.
@@ -312,7 +321,7 @@ impl RunSite {
             Err(RunError::Unknown) => {}
             Err(error) => return Err(answer_of(&error)),
         }
-        let terms = self.terms.as_ref().ok_or_else(nothing_runs)?;
+        let terms = self.terms().ok_or_else(nothing_runs)?;
         let grant = self.usable(&id, now)?;
         let host = grant.host().clone();
         let (end, memory_mib) = {
@@ -325,7 +334,7 @@ impl RunSite {
         if order.files.is_some_and(|manifest| !self.stores.has(&user, &order.request, &manifest)) {
             return Err(Answer::Refused("the files of the order are not at this site; send them first".to_owned()));
         }
-        let bound = order.peers.as_ref().map(|peers| listen(terms, peers, order.rank)).transpose()?;
+        let bound = order.peers.as_ref().map(|peers| listen(&terms, peers, order.rank)).transpose()?;
         let task = Task {
             addresses: bound.as_ref().map(|bound| bound.addresses.clone()).unwrap_or_default(),
             home: None,
@@ -336,8 +345,8 @@ impl RunSite {
             deadline: end.unwrap_or(grant.window.end),
             grace: terms.grace_max.min(Duration::from_secs(grant.window.duration().0) / GRACE_PART),
             spool_bytes: terms.spool_bytes,
-            scratch_in: terms.scratch_in.clone(),
-            confinement: Confinement { memory_mib, cpu_millicores: cpu_of(&grant), ..terms.confinement.clone() },
+            scratch_in: terms.scratch_in,
+            confinement: Confinement { memory_mib, cpu_millicores: cpu_of(&grant), ..terms.confinement },
         };
         keepers.start(&task, now).map_err(|error| answer_of(&error))?;
         locked(&self.started).insert(id.clone(), Watched::of(&task));
@@ -457,9 +466,8 @@ enum Opened {
 /// What listens for the other seats of a run.
 fn listen(terms: &RunTerms, peers: &Peers, rank: u32) -> Result<Bound, Answer> {
     if !terms.confinement.is_on_network() {
-        let why =
-            "the owner of this site gives commands no network (runner_network), so they reach no other seats (--port)";
-        return Err(Answer::Refused(why.to_owned()));
+        let why = "the owner of this site gives commands no network, so they reach no other seats (--port); runner_network = true in site.toml gives it (docs/run.md)";
+        return Err(Answer::Wanting(Want::Network, why.to_owned()));
     }
     Bound::pick(peers, rank).map_err(|error| Answer::NotNow(format!("nothing can listen for the other seats: {error}")))
 }
@@ -472,8 +480,8 @@ async fn connect(asked: RunAsked, keeper: std::os::unix::net::UnixStream) -> io:
 }
 
 fn nothing_runs() -> Answer {
-    let why = "the owner of this site lets nothing run on it; the hosts are reserved, and reached as their owner says";
-    Answer::Refused(why.to_owned())
+    let why = "the owner of this site lets nothing run on it; the hosts are reserved, and reached as their owner says; runner = \"bubblewrap\" in site.toml lets commands run (docs/run.md)";
+    Answer::Wanting(Want::Run, why.to_owned())
 }
 
 /// The run of a seat that a user means; the last one when it is not said.
@@ -494,6 +502,7 @@ fn answer_of(error: &RunError) -> Answer {
     }
     match error {
         RunError::System { .. } | RunError::Directory(_) | RunError::File(_) => Answer::NotNow(error.to_string()),
+        RunError::Confine(ConfineError::Image(_)) => Answer::Wanting(Want::Image, error.to_string()),
         _ => Answer::Refused(error.to_string()),
     }
 }

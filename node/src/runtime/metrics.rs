@@ -232,7 +232,10 @@ impl Metrics {
                 self.refusals.get_or_create(&[("rule", rule_of(&refusal.reason))]).inc();
                 "refused"
             }
-            SiteAnswer::Booked { .. } | SiteAnswer::Found { .. } | SiteAnswer::Status { .. } => "told",
+            SiteAnswer::Booked { .. }
+            | SiteAnswer::Found { .. }
+            | SiteAnswer::Status { .. }
+            | SiteAnswer::Standing(_) => "told",
             SiteAnswer::Bookings { .. } => "bookings",
         };
         self.answers.get_or_create(&[("answer", kind)]).inc();
@@ -347,7 +350,7 @@ macro_rules! refusals {
 
         fn rule_of(reason: &RefusalReason) -> &'static str {
             match reason {
-                RefusalReason::NotAllowed(denial) => denial.rule.as_str(),
+                RefusalReason::NotAllowed(denial) | RefusalReason::NotOffered { denial, .. } => denial.rule.as_str(),
                 $($reason => $name,)*
             }
         }

@@ -82,7 +82,10 @@ impl DocumentError {
     }
 }
 
-/// Reads a file as text.
+/// What some editors put before a text; it means nothing.
+pub const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// Reads a file as text, without a byte order mark.
 ///
 /// # Errors
 /// [`DocumentError::Read`] when it cannot be read, is no UTF-8, or is larger than [`MAX_FILE_BYTES`].
@@ -93,6 +96,9 @@ pub fn read_text(file: &Path) -> Result<String, DocumentError> {
     reader.read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(failed(io::Error::other(format!("larger than {} MiB", MAX_FILE_BYTES >> 20))));
+    }
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len_utf8());
     }
     Ok(text)
 }

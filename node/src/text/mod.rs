@@ -4,9 +4,11 @@
 
 pub mod credits;
 pub mod document;
+pub mod needs;
 pub mod price;
 pub mod request_file;
 pub mod request_keys;
+pub mod resource;
 pub mod safe;
 pub mod scale;
 pub mod speed;

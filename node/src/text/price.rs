@@ -85,6 +85,7 @@ mod tests {
             found_hosts: 3,
             known_hosts: 3,
             without_schedule: 0,
+            left_out: 0,
             cut: CutCounts::default(),
             outcome: RoundOutcome::Planned(Time(0)),
             without_budget: Some(WithoutBudget { objective: ObjectiveValue { kind, value, bound }, cost: Cost(cost) }),

@@ -9,6 +9,7 @@ use broker::{
     amount::Amount,
     document::{Misfit, read_object},
     ids::{HostId, RequestId},
+    needs::ImageName,
     request::RequestDocument,
     resources::{Attributes, ResourceName},
     time::Span,
@@ -24,6 +25,7 @@ use super::{
     credits::{parse_credits, written_credits},
     document::{self, DocumentError, Syntax, Written},
     request_keys::{KEYS, Key, Kind, SHAPE_KEYS, word_of},
+    resource,
     scale::{parse_scale, written_scale},
     speed::{parse_speed, written_speed},
     time::{parse_span, parse_time},
@@ -53,7 +55,7 @@ enum Raw {
     /// As programs write it.
     Done(Value),
     One(Written),
-    Amounts(BTreeMap<ResourceName, Written>),
+    Amounts(BTreeMap<String, Written>),
     Speed(Value),
     Credits(Value),
     Traffic(Value),
@@ -149,6 +151,15 @@ impl<'de> DeserializeSeed<'de> for OfKind {
             Kind::Flag => Option::<bool>::deserialize(deserializer)?.map(|is| Raw::Done(is.into())),
             Kind::Shapes => Option::deserialize(deserializer)?.map(Raw::Shapes),
             Kind::Scale => Option::deserialize(deserializer)?.map(Raw::Scale),
+            Kind::Words(_, words) => {
+                let known = |text: &String| {
+                    let word = words.iter().find(|word| *word == text);
+                    word.map(|word| Value::from(*word)).ok_or_else(|| D::Error::unknown_variant(text, words))
+                };
+                let all = |texts: Vec<String>| texts.iter().map(known).collect::<Result<Value, _>>().map(Raw::Done);
+                Option::<Vec<String>>::deserialize(deserializer)?.map(all).transpose()?
+            }
+            Kind::Image => Option::<ImageName>::deserialize(deserializer)?.map(|name| Raw::Done(name.as_str().into())),
         })
     }
 }
@@ -168,6 +179,14 @@ impl Writer {
             Syntax::Toml => Writer::Person,
             Syntax::Json => Writer::Program,
         }
+    }
+
+    fn resource(self, text: &str) -> Result<ResourceName, String> {
+        let named = match self {
+            Writer::Person => resource::named(text),
+            Writer::Program => ResourceName::new(text),
+        };
+        named.map_err(|error| error.to_string())
     }
 
     fn amount(self, name: &ResourceName, written: &Written) -> Result<Amount, String> {
@@ -203,12 +222,16 @@ impl Writer {
             (_, Raw::Scale(written)) => written_scale(&written).map_err(about)?,
             (_, Raw::Credits(written)) => written_credits(&written).map_err(about)?.0.into(),
             (_, Raw::Amounts(written)) => {
-                let amount = |(name, written): (ResourceName, Written)| -> Result<_, (String, String)> {
-                    let amount = self.amount(&name, &written);
-                    let amount = amount.map_err(|error| (format!("{}.{name}", key.name), error))?;
-                    Ok((name.to_string(), amount.0.into()))
-                };
-                Value::Object(written.into_iter().map(amount).collect::<Result<_, _>>()?)
+                let mut amounts = Draft::new();
+                for (text, written) in written {
+                    let about = |error: String| (format!("{}.{text}", key.name), error);
+                    let name = self.resource(&text).map_err(about)?;
+                    let amount = self.amount(&name, &written).map_err(about)?;
+                    if amounts.insert(name.to_string(), amount.0.into()).is_some() {
+                        return Err(about(format!("{name} is given twice")));
+                    }
+                }
+                Value::Object(amounts)
             }
             (_, Raw::Shapes(shapes)) => {
                 let value = |index: usize, (of_shape, raw): (&Key, Raw)| {
@@ -260,6 +283,7 @@ pub fn typed(kind: Kind, text: &str, now: &Zoned) -> Result<Value, String> {
         Kind::Credits => parse_credits(text)?.0.into(),
         Kind::Traffic => json!({ "mbps": parse_rate(text)? }),
         Kind::Compute => json!({ "compute": parse_compute(text)? }),
+        Kind::Image => ImageName::try_from(text.to_owned()).map_err(|error| error.to_string())?.as_str().into(),
         Kind::Label => RequestId::new(text).map_err(|error| error.to_string())?.as_str().into(),
         _ => text.into(),
     })
@@ -387,7 +411,9 @@ mod tests {
             ("per_host = { disk = 40 }", "r.toml: per_host.disk: disk=40: expected a number with its unit"),
             ("duration = 3600", "r.toml: duration: \"3600\" has no unit"),
             ("latest = 1795253400", "r.toml: latest: \"1795253400\" is no time"),
-            ("total = { CPU = 1 }", "no resource name"),
+            ("total = { \"1 x\" = 1 }", "r.toml: total.1 x: \"1 x\" is no resource name"),
+            ("total = { CPU = 1 }", "r.toml: total.CPU: write \"1\" for cores"),
+            ("total = { mem = \"1GiB\", memory = \"1GiB\" }", "memory is given twice"),
             ("duration = \"90\"", "r.toml: duration: \"90\" has no unit"),
             ("latest = \"soon\"", "r.toml: latest: \"soon\" is no time"),
             ("latest = 2026-11-22", "r.toml: latest: \"2026-11-22\" is no time"),

@@ -43,6 +43,10 @@ pub enum Kind {
     Shapes,
     /// The least and the largest factor, such as 0.5..2; for programs, two of thousandths.
     Scale,
+    /// Some of these words, each once, and what stands for one in help.
+    Words(&'static str, &'static [&'static str]),
+    /// The name of an image.
+    Image,
 }
 
 /// A key of a request.
@@ -164,6 +168,20 @@ pub const KEYS: &[Key] = &[
         "By which factors all amounts may be multiplied and the length divided",
         ", such as 0.5..2; the best is chosen",
     ),
+    key(
+        "needs",
+        Kind::Words("WHAT", &["run", "network"]),
+        "needs",
+        "Only hosts whose owner lets commands run, or gives them the network",
+        ": run, network",
+    ),
+    key(
+        "image",
+        Kind::Image,
+        "image",
+        "Only hosts whose owner has this image for commands",
+        ", such as docker.io/library/python:3.13",
+    ),
 ];
 
 /// A flag of its own for a part of the key for traffic.
@@ -204,7 +222,7 @@ mod tests {
     /// The words that an error of serde's expected; some are read with `-`, too.
     fn expected_in(text: &str) -> BTreeSet<String> {
         let error = serde_json::from_str::<RequestDocument>(text).unwrap_err().to_string();
-        let expected = error.split_once("expected one of ").unwrap().1;
+        let expected = error.split_once("expected ").unwrap().1;
         expected.split('`').skip(1).step_by(2).map(|word| word.replace('-', "_")).collect()
     }
 
@@ -224,8 +242,14 @@ mod tests {
         let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
         assert_eq!(words(&names), expected_in(r#"{"":1}"#));
         for key in KEYS {
-            if let Kind::Choice(_, choices) = key.kind {
-                assert_eq!(words(choices), expected_in(&format!(r#"{{"{}":""}}"#, key.name)));
+            match key.kind {
+                Kind::Choice(_, choices) => {
+                    assert_eq!(words(choices), expected_in(&format!(r#"{{"{}":""}}"#, key.name)));
+                }
+                Kind::Words(_, choices) => {
+                    assert_eq!(words(choices), expected_in(&format!(r#"{{"{}":[""]}}"#, key.name)));
+                }
+                _ => {}
             }
         }
     }

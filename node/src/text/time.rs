@@ -7,7 +7,11 @@
 use std::time::Duration;
 
 use broker::time::{Span, Time};
-use jiff::{SignedDuration, SpanRelativeTo, Timestamp, Zoned, civil, tz::TimeZone};
+use jiff::{
+    SignedDuration, SpanRelativeTo, Timestamp, ToSpan, Zoned,
+    civil::{self, Weekday},
+    tz::TimeZone,
+};
 
 /// Why a text is not a duration or a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,8 +33,8 @@ pub enum TimeTextError {
     NotWholeSeconds(String),
     /// In none of the forms that are read.
     #[error(
-        "{text:?} is no time: expected now, +3h, \"today 14:00\", \"tomorrow 08:00\", \"2026-11-21 08:00\" (in zone \
-         {zone}) or 2026-11-21T08:00+01:00"
+        "{text:?} is no time: expected now, +3h, 18:00 (the next), \"today 14:00\", \"tomorrow 08:00\", \"monday 9:00\", \"2026-11-21 \
+         08:00\" (in zone {zone}) or 2026-11-21T08:00+01:00"
     )]
     Time {
         /// As it was written.
@@ -87,7 +91,7 @@ pub fn parse_span(text: &str) -> Result<Span, TimeTextError> {
     Ok(Span(duration.as_secs()))
 }
 
-/// Reads a time: `now`, `+3h` or `now+3h`, `today 14:00`, `tomorrow 08:00`, ISO 8601 with an offset or zone, or without one (then
+/// Reads a time: `now`, `+3h` or `now+3h`, `18:00` (the next one), `today 14:00`, `tomorrow 08:00`, `monday 9:00` (the next one), ISO 8601 with an offset or zone, or without one (then
 /// in the zone of `now`).
 ///
 /// # Errors
@@ -115,17 +119,14 @@ fn time_from_now(rest: &str, whole: &str, now: &Zoned) -> Result<Timestamp, Time
 }
 
 fn time_on_calendar(text: &str, now: &Zoned) -> Result<Timestamp, TimeTextError> {
-    let date_by_word = match text.split_once(char::is_whitespace) {
-        Some(("today", clock)) => Some((now.date(), clock)),
-        Some(("tomorrow", clock)) => {
-            let tomorrow = now.date().tomorrow().map_err(|_| TimeTextError::OutOfRange(text.to_owned()))?;
-            Some((tomorrow, clock))
-        }
-        _ => None,
-    };
-    if let Some((date, clock)) = date_by_word {
+    if let Some((word, clock)) = text.split_once(char::is_whitespace)
+        && let Some(day) = Day::read(word)
+    {
         let clock = parse_clock(clock.trim()).ok_or_else(|| not_a_time(text, now))?;
-        return in_zone(date.to_datetime(clock), text, now);
+        return day.at(clock, text, now);
+    }
+    if let Some(clock) = parse_clock(text) {
+        return Day::Next.at(clock, text, now);
     }
     if text.contains('[') {
         return text.parse::<Zoned>().map(|zoned| zoned.timestamp()).map_err(|_| not_a_time(text, now));
@@ -141,9 +142,58 @@ fn time_on_calendar(text: &str, now: &Zoned) -> Result<Timestamp, TimeTextError>
     in_zone(datetime, text, now)
 }
 
+/// A day that depends on the present.
+#[derive(Debug, Clone, Copy)]
+enum Day {
+    Today,
+    Tomorrow,
+    /// That of the next such time of the clock.
+    Next,
+    /// The next of this name on which such a time is still to come.
+    Named(Weekday),
+}
+
+impl Day {
+    fn read(word: &str) -> Option<Day> {
+        let word = word.to_lowercase();
+        Some(match &*word {
+            "today" => Day::Today,
+            "tomorrow" => Day::Tomorrow,
+            "mon" | "monday" => Day::Named(Weekday::Monday),
+            "tue" | "tuesday" => Day::Named(Weekday::Tuesday),
+            "wed" | "wednesday" => Day::Named(Weekday::Wednesday),
+            "thu" | "thursday" => Day::Named(Weekday::Thursday),
+            "fri" | "friday" => Day::Named(Weekday::Friday),
+            "sat" | "saturday" => Day::Named(Weekday::Saturday),
+            "sun" | "sunday" => Day::Named(Weekday::Sunday),
+            _ => return None,
+        })
+    }
+
+    /// The time of this day with this time of the clock.
+    fn at(self, clock: civil::Time, text: &str, now: &Zoned) -> Result<Timestamp, TimeTextError> {
+        let is_past = clock <= now.time();
+        let days = match self {
+            Day::Today => 0,
+            Day::Tomorrow => 1,
+            Day::Next => i64::from(is_past),
+            Day::Named(weekday) => match now.weekday().until(weekday) {
+                0 if is_past => 7,
+                days => i64::from(days),
+            },
+        };
+        let date = now.date().checked_add(days.days()).map_err(|_| TimeTextError::OutOfRange(text.to_owned()))?;
+        in_zone(date.to_datetime(clock), text, now)
+    }
+}
+
 /// `8:00`, `08:00` or `08:00:30`.
 fn parse_clock(text: &str) -> Option<civil::Time> {
     let (hour, _) = text.split_once(':')?;
+    // A whole date with a time would be read as its time.
+    if hour.is_empty() || hour.len() > 2 || !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b':') {
+        return None;
+    }
     let padded = if hour.len() == 1 { format!("0{text}") } else { text.to_owned() };
     padded.parse().ok()
 }
@@ -253,6 +303,16 @@ mod tests {
             ("today 14:00", "2026-11-21 14:00:00+01:00"),
             ("tomorrow 08:00", "2026-11-22 08:00:00+01:00"),
             ("tomorrow  8:00", "2026-11-22 08:00:00+01:00"),
+            ("Tomorrow 08:00", "2026-11-22 08:00:00+01:00"),
+            // It is half past nine on a Saturday.
+            ("18:00", "2026-11-21 18:00:00+01:00"),
+            ("9:30", "2026-11-22 09:30:00+01:00"),
+            ("8:00", "2026-11-22 08:00:00+01:00"),
+            ("monday 9:00", "2026-11-23 09:00:00+01:00"),
+            ("Mon 9:00", "2026-11-23 09:00:00+01:00"),
+            ("saturday 18:00", "2026-11-21 18:00:00+01:00"),
+            ("sat 09:00", "2026-11-28 09:00:00+01:00"),
+            ("friday 23:59:59", "2026-11-27 23:59:59+01:00"),
             ("2026-11-21 08:00", "2026-11-21 08:00:00+01:00"),
             ("2026-07-01T08:00", "2026-07-01 08:00:00+02:00"),
             ("2026-11-21T08:00+01:00", "2026-11-21 08:00:00+01:00"),
@@ -266,9 +326,23 @@ mod tests {
     #[test]
     fn what_is_no_time_says_what_was_expected() {
         let now = ljubljana();
-        for text in
-            ["", "8", "1763712000", "2026-11-21", "today", "today 14", "yesterday 08:00", "now-1h", "-1h", "nowish"]
-        {
+        for text in [
+            "",
+            "8",
+            "1763712000",
+            "2026-11-21",
+            "today",
+            "today 14",
+            "monday",
+            "monday 9",
+            "funday 9:00",
+            "25:00",
+            "18:00 hostname",
+            "yesterday 08:00",
+            "now-1h",
+            "-1h",
+            "nowish",
+        ] {
             let error = parse_time(text, &now).unwrap_err();
             assert!(matches!(error, TimeTextError::Time { .. }), "{text}: {error}");
             assert!(error.to_string().contains("Europe/Ljubljana"), "{error}");

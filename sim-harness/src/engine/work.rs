@@ -36,4 +36,3 @@ pub fn note_calls(calls: u64) {
 pub fn note_outputs(outputs: usize) {
     assert!(outputs <= OUTPUTS_MAX, "one event has more than {OUTPUTS_MAX} outputs");
 }
-

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use super::{canary::Canary, trial::WAITED_FROM};
+use super::{canary::Canary, trial::RULED_FROM};
 use crate::print::OutputForm;
 
 /// Most seeds of one run.
@@ -11,7 +11,7 @@ const SEEDS_MAX: u64 = 100_000_000;
 const FROM_MAX: u64 = u64::MAX - 2 * SEEDS_MAX;
 
 /// Random first seeds stay below this, so that people can read them.
-const RANDOM_FROM_MAX: u64 = 2 * WAITED_FROM;
+const RANDOM_FROM_MAX: u64 = 2 * RULED_FROM;
 
 /// Run ledgers, negotiations and views against a simulated network, disk and clock with faults, and check the promises.
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,7 @@ pub struct FaultsArgs {
 impl FaultsArgs {
     /// The first seed that was asked for, or a random one: seeds that nobody has run before are worth most.
     pub fn first_seed(&self) -> u64 {
-        self.from.unwrap_or_else(|| RandomState::new().hash_one(()) % (RANDOM_FROM_MAX - WAITED_FROM) + WAITED_FROM)
+        self.from.unwrap_or_else(|| RandomState::new().hash_one(()) % (RANDOM_FROM_MAX - RULED_FROM) + RULED_FROM)
     }
 }
 

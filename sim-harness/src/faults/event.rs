@@ -35,6 +35,8 @@ pub enum Event {
     Evict { number: u64 },
     /// The owner of a site begins or ends to empty it.
     Drain { site: usize, is_draining: bool },
+    /// The owner of a site has other rules.
+    Rules { site: usize, seed: u64 },
     /// The owner of a site orders something of the own queue.
     Order { site: usize, seed: u64 },
     /// The coordinator of a request is gone for good.

@@ -67,6 +67,9 @@ figures! {
     price_changes: "price changes",
     /// Holds refused for another price.
     refused_price: "refused for a price",
+    /// Times that an owner changed rules; holds refused by such rules.
+    rule_changes: "rule changes",
+    refused_rule: "refused by a rule",
     /// Times that an owner began to empty a site.
     drained: "drained",
     /// Holds refused there.
@@ -137,6 +140,7 @@ impl Figures {
         self.quoted += u64::from(matches!(answer, SiteAnswer::Quoted { quote, .. } if *quote != Quote::default()));
         let SiteAnswer::Refused(Refusal { reason, .. }) = answer else { return };
         self.refused_price += u64::from(matches!(reason, RefusalReason::PriceChanged { .. }));
+        self.refused_rule += u64::from(matches!(reason, RefusalReason::NotOffered { .. }));
         let RefusalReason::NotAllowed(denial) = reason else { return };
         self.refused_draining += u64::from(denial.rule == Rule::Draining);
         self.refused_own += u64::from(denial.rule == Rule::OwnQueue);

@@ -22,6 +22,9 @@ impl World {
         let at = &mut self.grid.nodes[node];
         let number = at.running_mut().map_or(0, |running| running.views.next_advert());
         let is_draining = at.running().is_some_and(|running| running.gate.lock().is_draining());
+        let farthest = self.grid.options.ledger(None).farthest_future;
+        let offer = at.running().map(|running| running.gate.lock().policy().offered(Some(farthest)).into());
+        let offer = offer.unwrap_or_default();
         Advert {
             site: at.site.clone(),
             name: String::new(),
@@ -33,6 +36,7 @@ impl World {
             quotes: self.grid.options.queues.is_some(),
             addresses: Vec::new(),
             features: Features::own(),
+            offer,
         }
     }
 

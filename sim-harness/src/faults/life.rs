@@ -10,19 +10,27 @@ use broker::{
 };
 use rand::RngExt;
 
-use super::{canary::Canary, checks, event::NodeEvent, grid::Grid, message::Body, queues::Queues, shares::Shares};
+use super::{
+    canary::Canary, checks, event::NodeEvent, grid::Grid, message::Body, queues::Queues, rules, shares::Shares,
+};
 use crate::engine::{Actor, Write};
 
 /// Longest time until a crashed node starts again.
 const DOWN_MS_MAX: u64 = 12_000;
 
-/// A node starts with what its disk remembers. The outputs of its state machines are still to be let out.
-pub fn start(grid: &mut Grid, node: usize) {
+/// The rules of the owner of a node.
+pub fn policy_of(grid: &Grid, node: usize) -> OwnerPolicy {
     let policy = grid.options.shares.as_ref().map_or_else(OwnerPolicy::default, Shares::policy);
+    let heeded = grid.nodes[node].offered.as_ref().filter(|_| grid.canary != Some(Canary::RulesIgnored));
+    let policy = rules::in_force(heeded, policy);
     let queues = grid.options.queues.as_ref().filter(|_| grid.canary != Some(Canary::OwnQueueIgnored));
     let bears_all = OwnerPolicy { quality_loss_percent: 1_000_000, ..policy.clone() };
-    let policy =
-        if grid.canary == Some(Canary::OwnQueueIgnored) { bears_all } else { Queues::in_force(queues, policy) };
+    if grid.canary == Some(Canary::OwnQueueIgnored) { bears_all } else { Queues::in_force(queues, policy) }
+}
+
+/// A node starts with what its disk remembers. The outputs of its state machines are still to be let out.
+pub fn start(grid: &mut Grid, node: usize) {
+    let policy = policy_of(grid, node);
     let gate = SharedGate::from(Gate::new(grid.trust.clone(), policy));
     gate.lock().set_draining(grid.nodes[node].is_draining && grid.canary != Some(Canary::DrainForgotten));
     let settings = (gate, grid.options.ledger(grid.canary), grid.options.negotiation());

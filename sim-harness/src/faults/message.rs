@@ -170,6 +170,7 @@ fn write_request(f: &mut fmt::Formatter<'_>, request: &SiteRequest) -> fmt::Resu
         SiteRequest::Inspect(attempt) => write!(f, "is #{} still there?", attempt.attempt),
         SiteRequest::Lookup(id) => write!(f, "what is reserved for {id}?"),
         SiteRequest::Bookings { .. } => write!(f, "what is reserved?"),
+        SiteRequest::Standing(_) => f.write_str("what may this user have?"),
         SiteRequest::TakeOver { attempt, step, .. } => write!(f, "take #{} over: {step:?}", attempt.attempt),
     }
 }
@@ -196,6 +197,7 @@ fn write_answer(f: &mut fmt::Formatter<'_>, answer: &SiteAnswer) -> fmt::Result 
         SiteAnswer::Status { decision: Some(decision), booking } => {
             write!(f, "entry point: {decision:?}, participant: {booking:?}")
         }
+        SiteAnswer::Standing(standing) => write!(f, "may have: {standing:?}"),
         SiteAnswer::Refused(refusal) => write!(f, "refused: {}", refusal.reason),
     }
 }

@@ -43,6 +43,7 @@ mod options;
 mod owners;
 mod queueing;
 mod queues;
+mod rules;
 mod runner;
 mod scales;
 pub mod scripted;

@@ -15,6 +15,7 @@ use broker::{
     ids::{HostId, RequestId, SeatNumber, SiteId},
     ledger::{BookingRecord, LedgerLimits},
     negotiation::{Excluded, Found, NegotiationSettings, Outcome, Purpose, RequestRecord, Stage},
+    offered::Offered,
     protocol::{AttemptId, Grant},
     schedule::Schedule,
     time::{Now, Span, Time, Window},
@@ -176,6 +177,8 @@ pub struct Node {
     pub is_to_shrink: bool,
     /// On its disk: its owner empties the site.
     pub is_draining: bool,
+    /// In its configuration: the rules of its owner, once they have changed.
+    pub offered: Option<Offered>,
     /// What had begun when it started with less to offer than at first: that stays, whatever there is.
     pub begun: BTreeSet<AttemptId>,
     /// What its ledger has dropped at its last start, since the hosts are not there any more.
@@ -207,6 +210,7 @@ impl Node {
             uplink_at_first: None,
             is_to_shrink: false,
             is_draining: false,
+            offered: None,
             begun: BTreeSet::new(),
             dropped: BTreeSet::new(),
             credentials: credentials::of_site(options, index),

@@ -16,7 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     batches::Batches, canary::Canary, classes::Classes, demands::Demands, drains::Drains, hoards::Hoards, links::Links,
-    money::Money, queues::Queues, scales::Scales, shapes::Shapes, shares::Shares, slacks::Slacks,
+    money::Money, queues::Queues, rules::Rules, scales::Scales, shapes::Shapes, shares::Shares, slacks::Slacks,
 };
 
 /// How long sites remember an attempt that is over.
@@ -143,6 +143,8 @@ pub struct Options {
     pub batches: Option<Batches>,
     /// Which sites are emptied, and when.
     pub drains: Option<Drains>,
+    /// Rules of owners that change.
+    pub rules: Option<Rules>,
     /// What one user, node or network may have of a site.
     pub shares: Option<Shares>,
     /// A node that holds and never confirms.
@@ -227,6 +229,7 @@ impl Options {
             slacks: None,
             batches: None,
             drains: None,
+            rules: None,
             shares: None,
             hoards: None,
             queues: None,

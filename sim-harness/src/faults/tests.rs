@@ -9,13 +9,13 @@ use super::{
     figures::Figures,
     runner::{replay_command, run_seed, run_seeds},
     trial::{
-        CLASSED_FROM, DRAINED_FROM, HARDEST_FROM, HOARDED_FROM, LINKED_FROM, PRICED_FROM, QUEUED_FROM, SCALED_FROM,
-        SHAPED_FROM, TIED_FROM, WAITED_FROM,
+        CLASSED_FROM, DRAINED_FROM, HARDEST_FROM, HOARDED_FROM, LINKED_FROM, PRICED_FROM, QUEUED_FROM, RULED_FROM,
+        SCALED_FROM, SHAPED_FROM, TIED_FROM, WAITED_FROM,
     },
 };
 
 /// From where seeds are run: each range has what the one before has, and more.
-const RANGES: [u64; 12] = [
+const RANGES: [u64; 13] = [
     0,
     HARDEST_FROM,
     PRICED_FROM,
@@ -28,6 +28,7 @@ const RANGES: [u64; 12] = [
     QUEUED_FROM,
     SCALED_FROM,
     WAITED_FROM,
+    RULED_FROM,
 ];
 /// Seeds within which every deliberate fault is found in one of the [`RANGES`].
 const FOUND_WITHIN: u64 = 200;

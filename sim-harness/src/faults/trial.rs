@@ -31,6 +31,7 @@ use super::{
     options::{Options, SETTLE_WITHIN_MS},
     owners, queueing,
     queues::Queues,
+    rules::{self, Rules},
     scales::Scales,
     shapes::Shapes,
     shares::Shares,
@@ -61,6 +62,8 @@ const LINKS: u64 = 0x0017_4c5a_5eed;
 const BATCHES: u64 = 0x0ba7_c4e5_5eed;
 /// With this the seed of a run becomes that of its generator of sites that are emptied.
 const DRAINS: u64 = 0x0d2a_17e5_5eed;
+/// With this the seed of a run becomes that of its generators of rules.
+const RULES: u64 = 0x2a1e_5000_5eed;
 /// With this the seed of a run becomes that of its generator of shares.
 const SHARES: u64 = 0x5ba2_e500_5eed;
 /// With this the seed of a run becomes that of its generators of a hoarder.
@@ -98,6 +101,8 @@ pub const QUEUED_FROM: u64 = 30 * PRICED_FROM;
 pub const SCALED_FROM: u64 = 40 * PRICED_FROM;
 /// From this seed on users of most requests may wait, and owners bear that jobs are stopped.
 pub const WAITED_FROM: u64 = 50 * PRICED_FROM;
+/// From this seed on owners change their rules while requests are under way, in two of three seeds.
+pub const RULED_FROM: u64 = 100 * PRICED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -150,6 +155,7 @@ impl Trial {
         if options.slacks.is_some() {
             options.queues = Some(Queues::patient(seed ^ QUEUES));
         }
+        options.rules = (seed >= RULED_FROM).then(|| Rules::draw(seed ^ RULES)).flatten();
         options.classes = (seed >= CLASSED_FROM).then(|| Classes::of(seed ^ CLASSES));
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
@@ -164,6 +170,7 @@ impl Trial {
             batch_plans::plan_ahead(&batches, grid);
         }
         owners::plan_drains(grid);
+        rules::plan(grid);
         hoarding::plan(grid);
         queueing::plan(grid);
         fates.plan(grid);
@@ -229,6 +236,7 @@ impl Trial {
             Event::Reprice { site, seed } => owners::reprice(grid, site, seed),
             Event::Evict { number } => losses::evict(&mut self.world, number),
             Event::Drain { site, is_draining } => owners::drain(&mut self.world, site, is_draining),
+            Event::Rules { site, seed } => rules::change(grid, site, seed),
             Event::Order { site, seed } => queueing::order(&mut self.world, site, seed),
             Event::Desert { number } => losses::desert(grid, number),
             Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),

@@ -140,7 +140,7 @@ impl Views {
         let (mut found, mut missing, mut uplinks) = (Found::default(), Vec::new(), Vec::new());
         let needs = wanted.host_needs();
         if !exclude.sites.contains(own.site()) {
-            let snapshot = own.snapshot(now);
+            let (snapshot, offer) = (own.snapshot(now), own.offered());
             uplinks.extend(own_uplink(own));
             found.quoting.extend(own.has_jobs_to_move().then(|| snapshot.site.clone()));
             let mut left = ClassesLeft::default();
@@ -148,11 +148,18 @@ impl Views {
             left_out.for_each(|host| snapshot.schedules.pass_over(host, &mut left));
             for host in own.hosts().filter(|host| !is_left_out(own.site(), host.host())) {
                 found.known_hosts += 1;
-                let schedule = snapshot.schedules.next_of(host.host(), &mut left).into_owned();
+                let schedule = snapshot.schedules.next_of(host.host(), &mut left);
                 let (site, host, version) = (snapshot.site.clone(), host.host().clone(), snapshot.version);
                 match needs.first_unmet(&site, &host) {
                     Some(unmet) => found.cut.add(unmet, 1),
-                    None => found.hosts.push(FoundHost { site, host, schedule, version }),
+                    None => found.hosts.push(FoundHost {
+                        site,
+                        host,
+                        schedule,
+                        version,
+                        offer: offer.clone(),
+                        standing: None,
+                    }),
                 }
             }
         }
@@ -179,9 +186,10 @@ impl Views {
                 if let Some(unmet) = needs.first_unmet(site, &host) {
                     found.cut.add(unmet, 1);
                 } else if let Some(known) = fresh {
-                    let schedule = known.schedules.next_of(&host, &mut left).into_owned();
+                    let schedule = known.schedules.next_of(&host, &mut left);
                     let site = site.clone();
-                    found.hosts.push(FoundHost { site, host, schedule, version: known.version });
+                    let offer = view.advert().offer.clone();
+                    found.hosts.push(FoundHost { site, host, schedule, version: known.version, offer, standing: None });
                 } else {
                     found.without_schedule += 1;
                 }

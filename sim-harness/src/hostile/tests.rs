@@ -94,6 +94,7 @@ fn query() -> Query {
             .demand()
             .clone(),
         max_schedule_age: Millis(60_000),
+        ask_after: Millis(60_000),
         timeout: Millis(5_000),
         exclude: Default::default(),
     }

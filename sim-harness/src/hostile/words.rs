@@ -122,6 +122,7 @@ impl Words {
             quotes: false,
             addresses: vec!["/ip4/127.0.0.1/tcp/9".to_owned()],
             features: Features::own(),
+            offer: Default::default(),
         };
         let grid = if is_foreign { &self.foreign } else { &self.grid };
         let stamp = Stamp { sequence, sent_ms, time_to_live: TIME_TO_LIVE };

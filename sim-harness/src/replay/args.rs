@@ -40,7 +40,7 @@ const TEARDOWN_S_MAX: u32 = 86_400;
 /// Replay a workload trace under a scheduling policy in virtual time, and print the field's metrics.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The trace, in the Standard Workload Format.
+    /// The trace, in the Standard Workload Format; - for standard input.
     #[arg(long, value_name = "FILE.swf", required_unless_present = "synthetic")]
     pub trace: Option<PathBuf>,
     /// Instead of a trace, so many made-up jobs, drawn from the seed.

@@ -10,6 +10,7 @@ mod deadlines;
 mod engine;
 mod growth;
 mod job;
+mod lines;
 mod machines;
 mod metrics;
 mod output;

@@ -1,7 +1,8 @@
 //! One line of a trace in the Standard Workload Format: 18 numbers, or those and more (a queue's name, then what the job
 //! asks of its nodes, as the Czech MetaCentrum writes it).
 //!
-//! Invariant: a record that was read has a submission at or after zero; nothing else is promised.
+//! Invariant: a record that was read has a submission at or after zero, unless it is a part of an execution; nothing else is
+//! promised.
 
 use std::str::from_utf8;
 
@@ -14,10 +15,17 @@ pub const FIELDS_EXTENDED: usize = 20;
 /// Larger numbers than this, or smaller than its negative, are nonsense in any field.
 const NUMBER_MAX: f64 = (1_i64 << 50) as f64;
 
+/// Where field 9 is, from 0.
+const LIMIT: usize = 8;
 /// Longest run time and limit, in seconds: thirty years.
 const RUN_S_MAX: i64 = 1_000_000_000;
 /// Latest submission, in seconds: as an epoch time the year 5138.
 const SUBMIT_S_MAX: i64 = 100_000_000_000;
+
+/// Field 11 of a job that was cancelled, perhaps before it began.
+const CANCELLED: i64 = 5;
+/// Field 11 of the parts of an execution that was interrupted: one that goes on, the last one, the last one that failed.
+const PARTS: std::ops::RangeInclusive<i64> = 2..=4;
 
 /// What is used of a line. Negative numbers mean "unknown".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,13 +38,17 @@ pub struct Record {
     pub run_s: i64,
     /// Field 5, or field 8 where that is unknown.
     pub processors: i64,
-    /// Field 9, in seconds.
+    /// Field 9, in seconds. No limit at all, as programs write it (0, 4294967295 and the like), is unknown.
     pub limit_s: i64,
     /// Field 10, of each node: KiB, in extended lines bytes. (The format says "a processor"; the simulator that the
     /// figures are compared with takes it for a node's, and so does this.)
     pub memory: i64,
     /// The node specification of extended lines.
     pub nodes: Option<NodeSpec>,
+    /// Whether it is a part of an execution (field 11): the job has a line of its own, with all of its run time.
+    pub is_part: bool,
+    /// Whether the job ran, by fields 4, 5, 8 and 11.
+    pub has_run: bool,
 }
 
 /// What an extended line asks of its nodes.
@@ -58,20 +70,30 @@ impl Record {
         let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
         for (index, number) in numbers.iter_mut().enumerate() {
             let field = fields.next().with_context(|| format!("expected at least {FIELDS} fields, got {index}"))?;
-            *number = parse(field).with_context(|| {
+            *number = if index == LIMIT { parse_limit(field) } else { parse(field) }.with_context(|| {
                 let (field, text) = (index + 1, cut(field));
                 format!("field {field}: expected a number of at most {NUMBER_MAX:.0}, got {text:?}")
             })?;
         }
         let nodes = fields.nth(FIELDS_EXTENDED - FIELDS - 1).map(NodeSpec::read).transpose()?;
-        let [id, submit_s, _, run_s, allocated, _, _, asked, limit_s, memory, ..] = numbers;
-        ensure!(submit_s >= 0, "field 2: expected a submission time of 0 or later, got {submit_s}");
-        for (field, most, got) in [(2, SUBMIT_S_MAX, submit_s), (4, RUN_S_MAX, run_s), (9, RUN_S_MAX, limit_s)] {
+        let [id, submit_s, _, run_s, allocated, _, _, asked, limit_s, memory, status, ..] = numbers;
+        let is_part = PARTS.contains(&status);
+        ensure!(submit_s >= 0 || is_part, "field 2: expected a submission time of 0 or later, got {submit_s}");
+        for (field, most, got) in [(2, SUBMIT_S_MAX, submit_s), (4, RUN_S_MAX, run_s)] {
             ensure!(got <= most, "field {field}: expected at most {most} seconds, got {got}");
         }
         let processors = if allocated > 0 { allocated } else { asked };
-        Ok(Record { id, submit_s, run_s, processors, limit_s, memory, nodes })
+        // One that was cancelled while it waited has a run time of 0 in some logs, and -1 in others.
+        let was_begun = run_s > 0 || (allocated != 0 && status != CANCELLED);
+        let has_run = run_s != -1 && processors > 0 && was_begun;
+        Ok(Record { id, submit_s, run_s, processors, limit_s, memory, nodes, is_part, has_run })
     }
+}
+
+/// The limit in a field; -1 when there is none.
+fn parse_limit(field: &[u8]) -> Option<i64> {
+    let number = from_utf8(field).ok()?.parse::<f64>().ok().filter(|number| number.is_finite())?;
+    Some(if number < 1.0 || number > RUN_S_MAX as f64 { -1 } else { number as i64 })
 }
 
 fn parse(field: &[u8]) -> Option<i64> {

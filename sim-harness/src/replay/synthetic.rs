@@ -57,6 +57,8 @@ fn draw(random: &mut Xoshiro256PlusPlus, width_power_max: u32) -> Record {
         limit_s: (asked_s as i64 / LIMIT_STEP_S + 1) * LIMIT_STEP_S,
         memory: -1,
         nodes: None,
+        is_part: false,
+        has_run: true,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::{
     fs::File,
-    io::{BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader},
     path::Path,
 };
 
@@ -16,12 +16,10 @@ use super::{
     args::{JOBS_MAX, Overrun, Rules, Runtimes},
     cluster::ClusterSpec,
     job::{ClusterIndex, Job, Known, Shape},
+    lines::{Line, Lines},
     record::{FIELDS_EXTENDED, Record},
 };
 use crate::{error::BadUsage, print::counted};
-
-/// The longest line accepted; records have about a hundred bytes.
-const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Line numbers kept of each kind of finding.
 const LINES_KEPT: usize = 10;
@@ -49,8 +47,10 @@ impl Noted {
 pub struct Findings {
     /// Lines that are no records.
     pub broken: Noted,
-    /// Records without a run time or without processors: jobs that never ran.
+    /// Records without a run time or without processors, and jobs that were cancelled before they began: they never ran.
     pub incomplete: Noted,
+    /// Parts of executions whose jobs have lines of their own.
+    pub part: Noted,
     /// Records whose run time is negative but not "unknown"; replayed with one second.
     pub absurd_run_time: Noted,
     /// Records submitted before the one above them; put where they belong.
@@ -61,10 +61,11 @@ pub struct Findings {
 
 impl Findings {
     /// The kinds: the name of one, what became of it, the lines.
-    pub fn kinds(&self) -> [(&'static str, &'static str, &Noted); 5] {
+    pub fn kinds(&self) -> [(&'static str, &'static str, &Noted); 6] {
         [
             ("broken line", ", left out", &self.broken),
             ("record", " without a run, left out", &self.incomplete),
+            ("part", " of an execution whose job is counted as a whole, left out", &self.part),
             ("absurd run time", ", taken for 1 second", &self.absurd_run_time),
             ("record", " out of order, sorted by submission", &self.out_of_order),
             ("job", " that no cluster could ever run, rejected", &self.rejected),
@@ -81,13 +82,17 @@ pub struct Trace {
     pub findings: Findings,
 }
 
-/// Reads a trace for these clusters.
+/// Reads a trace for these clusters; `-` is standard input.
 ///
 /// # Errors
-/// Bad usage with file and line when the file cannot be read, ends inside a record, is too large, or holds no job.
+/// Bad usage with file and line when the file cannot be read, is no text, ends inside a record, is too large, or holds no job.
 pub fn read(path: &Path, clusters: &[ClusterSpec], rules: &Rules) -> anyhow::Result<Trace> {
-    let file = File::open(path).map_err(anyhow::Error::from);
-    let trace = file.and_then(|file| Trace::read(&mut BufReader::new(file), clusters, rules));
+    let trace = if path == Path::new("-") {
+        Trace::read(io::stdin().lock(), clusters, rules)
+    } else {
+        let file = File::open(path).map_err(anyhow::Error::from);
+        file.and_then(|file| Trace::read(BufReader::new(file), clusters, rules))
+    };
     trace.map_err(|error| anyhow!(BadUsage::new(format_args!("{}: {error:#}", path.display()))))
 }
 
@@ -102,44 +107,39 @@ pub fn of_records(records: impl Iterator<Item = Record>, clusters: &[ClusterSpec
 }
 
 impl Trace {
-    fn read(reader: &mut impl BufRead, clusters: &[ClusterSpec], rules: &Rules) -> anyhow::Result<Trace> {
-        let mut trace = Trace::default();
-        let (mut line, mut number, mut latest_s, mut is_extended) = (Vec::new(), 0, 0, false);
-        while rules.jobs_max.is_none_or(|most| trace.jobs.len() < most as usize) {
-            line.clear();
-            number += 1;
-            let count = reader.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line)? as u64;
-            ensure!(count <= LINE_BYTES_MAX, "line {number}: longer than {LINE_BYTES_MAX} bytes; is this a trace?");
-            // Editors of some systems put a byte order mark before everything else.
-            let text = line.strip_prefix(b"\xEF\xBB\xBF").filter(|_| number == 1).unwrap_or(&line).trim_ascii();
-            if count == 0 {
-                break;
-            }
-            if text.is_empty() || text.starts_with(b";") {
+    fn read(reader: impl BufRead, clusters: &[ClusterSpec], rules: &Rules) -> anyhow::Result<Trace> {
+        let (mut trace, mut lines) = (Trace::default(), Lines::of(reader)?);
+        let (mut latest_s, mut is_extended) = (0, false);
+        // Parts whose job was not the one read last; and that one.
+        let (mut parts, mut whole) = (Vec::new(), None);
+        let most = rules.jobs_max.unwrap_or(JOBS_MAX) as usize;
+        while rules.jobs_max.is_none() || trace.jobs.len() < most {
+            let Some(line) = lines.next_line()? else { break };
+            if line.text.is_empty() || line.text.starts_with(b";") {
                 continue;
             }
-            let is_cut = !line.ends_with(b"\n");
-            let record = match Record::read(text) {
-                Err(error) if is_cut => bail!("line {number}: the file ends inside a record: {error}"),
-                Err(error) => {
-                    trace.findings.broken.note(number, || error.to_string());
-                    continue;
-                }
-                Ok(record) if is_cut && is_extended && record.nodes.is_none() => {
-                    bail!("line {number}: the file ends inside a record: expected {FIELDS_EXTENDED} fields, as above")
-                }
-                Ok(record) => record,
-            };
+            let number = line.number;
+            let Some(record) = trace.record(&line, is_extended)? else { continue };
             is_extended |= record.nodes.is_some();
+            let is_full = trace.jobs.len() + parts.len() == JOBS_MAX as usize;
+            ensure!(!is_full, "line {number}: more than {JOBS_MAX} jobs; --limit replays the first of them");
+            if record.is_part && whole != Some(record.id) {
+                parts.push((number, record));
+                continue;
+            }
+            if record.is_part {
+                trace.note_part(number, &record);
+                continue;
+            }
+            whole = Some(record.id);
             if record.submit_s < latest_s {
                 let what = || format!("submitted at {}, after one at {latest_s}", record.submit_s);
                 trace.findings.out_of_order.note(number, what);
             }
             latest_s = latest_s.max(record.submit_s);
-            let is_full = trace.jobs.len() == JOBS_MAX as usize;
-            ensure!(!is_full, "line {number}: more than {JOBS_MAX} jobs; --limit replays the first of them");
             trace.add(number, &record, clusters, rules);
         }
+        trace.add_parts(parts, most, clusters, rules);
         trace.begin_at_zero();
         if trace.jobs.is_empty() {
             let Findings { broken, incomplete, rejected, .. } = &trace.findings;
@@ -148,6 +148,45 @@ impl Trace {
             bail!("no job to replay ({broken}, {incomplete} without a run, {} rejected){first}", rejected.count);
         }
         Ok(trace)
+    }
+
+    /// The record in a line; none when it is broken, which is noted.
+    fn record(&mut self, line: &Line<'_>, is_extended: bool) -> anyhow::Result<Option<Record>> {
+        let Line { text, number, is_cut } = line;
+        match Record::read(text) {
+            Err(error) if *is_cut => bail!("line {number}: the file ends inside a record: {error}"),
+            Err(error) => {
+                self.findings.broken.note(*number, || error.to_string());
+                Ok(None)
+            }
+            Ok(record) if *is_cut && is_extended && record.nodes.is_none() => {
+                bail!("line {number}: the file ends inside a record: expected {FIELDS_EXTENDED} fields, as above")
+            }
+            Ok(record) => Ok(Some(record)),
+        }
+    }
+
+    fn note_part(&mut self, line: u64, record: &Record) {
+        self.findings.part.note(line, || format!("job {}: run time {}", record.id, record.run_s));
+    }
+
+    /// Leaves the parts out whose jobs have lines of their own; the others are jobs, up to `most` in all.
+    fn add_parts(&mut self, parts: Vec<(u64, Record)>, most: usize, clusters: &[ClusterSpec], rules: &Rules) {
+        if parts.is_empty() {
+            return;
+        }
+        let mut whole: Vec<i64> = self.jobs.iter().map(|job| job.id).collect();
+        whole.sort_unstable();
+        for (line, record) in parts {
+            if whole.binary_search(&record.id).is_ok() {
+                self.note_part(line, &record);
+            } else if record.submit_s < 0 {
+                let what = || format!("field 2: expected a submission time of 0 or later, got {}", record.submit_s);
+                self.findings.broken.note(line, what);
+            } else if self.jobs.len() < most {
+                self.add(line, &record, clusters, rules);
+            }
+        }
     }
 
     /// Brings the jobs into the order of submission, and counts time from the first of them.
@@ -161,7 +200,7 @@ impl Trace {
     }
 
     fn add(&mut self, line: u64, record: &Record, clusters: &[ClusterSpec], rules: &Rules) {
-        if record.run_s == -1 || record.processors <= 0 {
+        if !record.has_run {
             let what = || format!("job {}: run time {}, processors {}", record.id, record.run_s, record.processors);
             self.findings.incomplete.note(line, what);
             return;

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use broker::{ids::SiteId, ledger::ScheduleUpdateParts, protocol::LedgerVersion, time::Now};
-use discovery::wire::{WireAnswer, WireRequest, WireSchedules};
+use discovery::wire::{WireAnswer, WireRequest};
 use rand::RngExt;
 use rand_distr::{Distribution, Exp};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
@@ -231,7 +231,7 @@ impl Grid {
         let answer = if known == Some(snapshot.version) {
             WireAnswer::Unchanged(snapshot.version)
         } else {
-            WireAnswer::Schedules(WireSchedules::from_snapshot(&snapshot).into())
+            sizes::first_part(&snapshot)
         };
         let as_of = self.now();
         let mail = Mail { from: site, to: node, bytes: answer_bytes(&answer), is_question: false, ..question };

@@ -1,7 +1,7 @@
-//! Phase I at a coordinator: draws hosts from the view, and names the sites whose schedules are too old to plan on.
+//! Phase I at a coordinator: all hosts of the view that have a current schedule, and a sample of others, whose sites are asked.
 //!
-//! The same rules as a node's find: every fitting host that is known has the same chance; what is stale is asked for, in
-//! parallel, for a second at most; hosts whose schedules cannot be had are replaced by others a few times. The search in
+//! The same rules as a node's find: of the hosts whose schedules are too old every one has the same chance to be asked for, in
+//! parallel, for a second at most; those whose sites do not answer are replaced by others a few times. The search in
 //! the DHT index that follows when the view is too small is not simulated: a view of thousands of hosts suffices here.
 //! Invariant: a host is handed out with a schedule that its site has sent, never with what it has at this moment.
 
@@ -12,12 +12,15 @@ use std::{
 
 use broker::{
     demand::{Demand, HostNeeds},
-    negotiation::FoundHost,
+    negotiation::{Found, FoundHost},
     protocol::{ClassesLeft, LedgerVersion, ScheduleSnapshot},
     time::Millis,
 };
-use discovery::{config::FIND_TIMEOUT, dht::find::ROUNDS_MAX};
-use rand::{RngExt, seq::SliceRandom};
+use discovery::{
+    config::{FIND_TIMEOUT, SCHEDULE_AGE_MAX},
+    dht::find::{HOSTS_MAX, ROUNDS_MAX},
+};
+use rand::seq::SliceRandom;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
@@ -25,9 +28,6 @@ use super::{
     views::{Place, Views},
 };
 use crate::engine::Moment;
-
-/// Blind draws for each host wanted before all hosts are gone through.
-const DRAWS_EACH: usize = 12;
 
 /// A search under way.
 #[derive(Debug)]
@@ -40,13 +40,11 @@ pub struct Search {
     deadline: Moment,
     random: Xoshiro256PlusPlus,
     exclude: BTreeSet<usize>,
-    /// Hosts drawn so far.
-    drawn: BTreeSet<Place>,
+    /// Sites that were asked so far.
+    asked: BTreeSet<usize>,
     /// Hosts of the present round whose schedules are asked for, and their sites.
     sample: Vec<Place>,
     waiting: BTreeSet<usize>,
-    /// By site.
-    left: BTreeMap<usize, ClassesLeft>,
     found: Vec<FoundHost>,
     without_schedule: usize,
 }
@@ -56,8 +54,6 @@ pub struct Search {
 pub struct Round {
     /// Sites to be asked for their schedules, with the version that is known.
     pub stale: Vec<(usize, Option<LedgerVersion>)>,
-    /// How long ago the schedules were confirmed that need not be asked for, in milliseconds.
-    pub ages_ms: Vec<f64>,
 }
 
 impl Search {
@@ -71,90 +67,72 @@ impl Search {
             deadline: now.plus_ms(FIND_TIMEOUT.0),
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             exclude,
-            drawn: BTreeSet::new(),
+            asked: BTreeSet::new(),
             sample: Vec::new(),
             waiting: BTreeSet::new(),
-            left: BTreeMap::new(),
             found: Vec::new(),
             without_schedule: 0,
         }
     }
 
-    /// Begins a round under a name of its own, from all `hosts` of the shards that the node takes part in: takes those that
-    /// could serve `request` and have schedules no older than `age_max`, and waits for the schedules of others.
+    /// Begins a round under a name of its own, among all `hosts` of the shards that the node takes part in: draws as many as are wanted of
+    /// those that could serve `demand` and whose schedules are older than `ask_after`, and waits for their schedules.
     pub fn begin_round(
         &mut self,
         name: u64,
         (views, hosts): (Views<'_>, &[&[Place]]),
         demand: &Demand,
-        age_max: Millis,
+        ask_after: Millis,
     ) -> Round {
+        let is_first = self.rounds_left == ROUNDS_MAX;
         self.name = name;
         self.rounds_left -= 1;
-        let mut round = Round::default();
-        for place in self.draw(views, hosts, &demand.host_needs()) {
-            if !self.waiting.contains(&place.0) {
-                let left = self.left.entry(place.0).or_default();
-                match views.fresh_host(self.node, place, age_max, left) {
-                    Ok((found, age)) => {
-                        self.found.push(found);
-                        round.ages_ms.extend(age.map(|age| age.0 as f64));
-                        continue;
-                    }
-                    Err(known) => {
-                        round.stale.push((place.0, known));
-                        self.waiting.insert(place.0);
-                    }
+        let needs = demand.host_needs();
+        let by_site = self.fitting(views, hosts, &needs);
+        let mut versions: BTreeMap<usize, Option<LedgerVersion>> = BTreeMap::new();
+        let (mut old, mut silent, mut current) = (Vec::new(), Vec::new(), 0);
+        for (site, places) in &by_site {
+            match views.known_since(self.node, *site, ask_after) {
+                Ok(()) => current += places.len(),
+                Err(known) => {
+                    versions.insert(*site, known);
+                    let is_silent = views.is_silent(self.node, *site);
+                    if is_silent { &mut silent } else { &mut old }.extend(places.iter().map(|_| *site));
                 }
             }
-            self.sample.push(place);
+        }
+        let missing = if is_first { self.wanted } else { self.wanted.saturating_sub(current + self.found.len()) };
+        let mut round = Round::default();
+        for sites in [&mut old, &mut silent] {
+            sites.shuffle(&mut self.random);
+        }
+        old.append(&mut silent);
+        for site in old.into_iter().filter(|site| !self.asked.contains(site)).take(missing).collect::<BTreeSet<_>>() {
+            self.asked.insert(site);
+            self.waiting.insert(site);
+            self.sample.extend(by_site.get(&site).into_iter().flatten());
+            round.stale.push((site, versions.get(&site).copied().flatten()));
         }
         round
     }
 
-    /// Draws as many more hosts as are wanted.
-    fn draw(&mut self, views: Views<'_>, hosts: &[&[Place]], needs: &HostNeeds<'_>) -> Vec<Place> {
-        let missing = self.wanted.saturating_sub(self.found.len());
-        let count: usize = hosts.iter().map(|of_shard| of_shard.len()).sum();
-        let mut sample = Vec::with_capacity(missing);
-        for _ in 0..missing * DRAWS_EACH {
-            if sample.len() == missing || count == 0 {
-                return sample;
-            }
-            let mut position = self.random.random_range(0..count);
-            for of_shard in hosts {
-                if let Some(drawn) = of_shard.get(position) {
-                    if self.fits(views, needs, *drawn, false) && self.drawn.insert(*drawn) {
-                        sample.push(*drawn);
-                    }
-                    break;
-                }
-                position -= of_shard.len();
+    /// The known hosts that could serve a demand with these needs, by site.
+    fn fitting(&self, views: Views<'_>, hosts: &[&[Place]], needs: &HostNeeds<'_>) -> BTreeMap<usize, Vec<Place>> {
+        let mut by_site: BTreeMap<usize, Vec<Place>> = BTreeMap::new();
+        for place in hosts.iter().copied().flatten() {
+            if !self.exclude.contains(&place.0) && views.is_candidate(self.node, needs, *place) {
+                by_site.entry(place.0).or_default().push(*place);
             }
         }
-        // Hardly any host is left that was not drawn: look at all of them, at last also at those of silent sites.
-        for even_silent in [false, true] {
-            let all = hosts.iter().copied().flatten().copied();
-            let fits = |drawn: &Place| self.fits(views, needs, *drawn, even_silent) && !self.drawn.contains(drawn);
-            let mut left: Vec<Place> = all.filter(fits).collect();
-            left.shuffle(&mut self.random);
-            left.truncate(missing - sample.len());
-            self.drawn.extend(left.iter().copied());
-            sample.extend(left);
-        }
-        sample
-    }
-
-    fn fits(&self, views: Views<'_>, needs: &HostNeeds<'_>, place: Place, even_silent: bool) -> bool {
-        !self.exclude.contains(&place.0) && views.is_candidate(self.node, needs, place, even_silent)
+        by_site
     }
 
     /// Schedules of a site have arrived.
     pub fn receive(&mut self, position: usize, site: &Site, snapshot: &ScheduleSnapshot) {
         if self.waiting.remove(&position) {
             let places = self.sample.extract_if(.., |place| place.0 == position);
-            let left = self.left.entry(position).or_default();
-            self.found.extend(places.map(|(_, host)| site.found_host(host, snapshot, left)));
+            let mut left = ClassesLeft::default();
+            self.found.extend(places.map(|(_, host)| site.found_host(host, snapshot, &mut left)));
         }
     }
 
@@ -165,7 +143,7 @@ impl Search {
 
     /// The time of the round is over: hosts whose sites have not answered are left out. Returns those sites.
     pub fn give_up(&mut self) -> BTreeSet<usize> {
-        self.without_schedule += self.waiting.len();
+        self.without_schedule += self.sample.len();
         self.sample.clear();
         mem::take(&mut self.waiting)
     }
@@ -176,8 +154,24 @@ impl Search {
         lacks && self.rounds_left > 0 && now < self.deadline
     }
 
-    /// The hosts found, and how many were left out because their schedules did not come.
-    pub fn finish(self) -> (Vec<FoundHost>, usize) {
-        (self.found, self.without_schedule)
+    /// All hosts with a schedule that may be planned on, and how long ago those of each site were confirmed that was not asked,
+    /// in milliseconds.
+    pub fn finish(mut self, (views, hosts): (Views<'_>, &[&[Place]]), demand: &Demand) -> (Found, Vec<f64>) {
+        let mut ages_ms = Vec::new();
+        let by_site = self.fitting(views, hosts, &demand.host_needs());
+        let fitting: usize = by_site.values().map(Vec::len).sum();
+        for (site, places) in by_site.into_iter().filter(|(site, _)| !self.asked.contains(site)) {
+            if self.found.len() >= HOSTS_MAX {
+                break;
+            }
+            if let Some((found, age)) = views.fresh_hosts(self.node, site, &places, SCHEDULE_AGE_MAX) {
+                ages_ms.extend(age.map(|age| age.0 as f64));
+                self.found.extend(found);
+            }
+        }
+        let known_hosts = hosts.iter().map(|of_shard| of_shard.len()).sum();
+        let (hosts, without_schedule) = (self.found, self.without_schedule);
+        let left_out = fitting.saturating_sub(hosts.len() + without_schedule);
+        (Found { hosts, known_hosts, without_schedule, left_out, ..Found::default() }, ages_ms)
     }
 }

@@ -22,7 +22,7 @@ use discovery::{
     identity::{peer_of_key, site_of_peer},
     index,
     outbox::{Pacer, PendingChanges, advance},
-    wire::{Payload, WireAnswer, WireSchedules, bundle::bundled_bytes},
+    wire::{Payload, bundle::bundled_bytes},
 };
 
 use super::{
@@ -129,6 +129,7 @@ impl Site {
             quotes: false,
             addresses: addresses.iter().map(|address| format!("{address}/p2p/{id}")).collect(),
             features: Features::own(),
+            offer: Default::default(),
         };
         let payload = Payload::Advert(advert.clone());
         let shard = usize::from(index::head_of(&id)) % settings.shards;
@@ -209,8 +210,8 @@ impl Site {
     /// A host with its schedule in a snapshot of this site's ledger.
     pub fn found_host(&self, host: usize, snapshot: &ScheduleSnapshot, left: &mut ClassesLeft) -> FoundHost {
         let host = self.hosts[host].0.clone();
-        let (site, schedule) = (self.id.clone(), snapshot.schedules.next_of(&host, left).into_owned());
-        FoundHost { site, host, schedule, version: snapshot.version }
+        let (site, schedule) = (self.id.clone(), snapshot.schedules.next_of(&host, left));
+        FoundHost { site, host, schedule, version: snapshot.version, offer: Default::default(), standing: None }
     }
 
     /// The ledger has changed. Returns when the site publishes that, unless it is going to publish anyway.
@@ -243,8 +244,7 @@ impl Site {
 
     fn measure_schedules(&mut self, at: Moment) {
         if let Some(ledger) = self.ledger() {
-            let schedules = WireSchedules::from_snapshot(&ledger.snapshot(clocks(at)));
-            self.schedules_bytes = sizes::answer_bytes(&WireAnswer::Schedules(schedules.into()));
+            self.schedules_bytes = sizes::answer_bytes(&sizes::first_part(&ledger.snapshot(clocks(at))));
         }
     }
 }

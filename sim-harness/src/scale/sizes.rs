@@ -4,12 +4,15 @@
 //! whose encoders libp2p keeps to itself (gossip's frames and Kademlia's messages) are counted field by field from their
 //! published schemas.
 
-use broker::{protocol::ScheduleUpdate, time::Millis};
+use broker::{
+    protocol::{ScheduleSnapshot, ScheduleUpdate},
+    time::Millis,
+};
 use discovery::{
     GridId, Multiaddr, UPDATE_TIME_TO_LIVE,
     dissemination::exchange::KNOWN_MAX,
     membership::Badge,
-    wire::{self, Payload, Stamp, WireAnswer, WireRequest, names},
+    wire::{self, Payload, Stamp, WireAnswer, WireRequest, WireSchedules, names},
 };
 
 /// A peer id: two bytes of hash code and length, and an Ed25519 key with its four bytes of framing.
@@ -55,6 +58,12 @@ pub fn update_bytes(grid: &GridId, update: ScheduleUpdate) -> u64 {
 pub fn envelope_bytes(grid: &GridId, payload: Payload, time_to_live: Millis) -> u64 {
     let stamp = Stamp { sequence: SOME_TIME_MS, sent_ms: SOME_TIME_MS, time_to_live };
     wire::sealed_bytes(grid, stamp, payload, Badge::default()).unwrap_or(0) as u64
+}
+
+/// The answer to who asks for all schedules of a site, whose schedules have room in one part.
+pub fn first_part(snapshot: &ScheduleSnapshot) -> WireAnswer {
+    let first = WireSchedules::parts_of(snapshot, None).into_iter().next();
+    first.map_or(WireAnswer::PartsGone, |first| WireAnswer::Schedules(first.into()))
 }
 
 /// A direct request.

@@ -149,8 +149,9 @@ fn hosts_are_found_that_could_serve_and_no_others() {
             let snapshot = grid.sites[site].ledger().unwrap().snapshot(grid.clocks());
             search.receive(site, &grid.sites[site], &snapshot);
         }
-        let (found, without_schedule) = search.finish();
-        let found = found.iter().map(|found| HostId::new(&format!("{}/{}", found.site, found.host.id)).unwrap());
+        let (found, _) = search.finish((grid.views(), &grid.hosts_near(0)), request.demand());
+        let without_schedule = found.without_schedule + found.left_out;
+        let found = found.hosts.iter().map(|found| HostId::new(&format!("{}/{}", found.site, found.host.id)).unwrap());
         assert_eq!((found.collect::<BTreeSet<_>>(), without_schedule), (expected, 0), "{request:?}");
     }
     assert!(with_totals_only > 10, "{with_totals_only}");

@@ -66,40 +66,55 @@ impl Views<'_> {
         has_room && self.sites[node].subscribed.contains(&self.sites[about].shard)
     }
 
-    /// Whether a node knows a host that could serve a request with these needs; hosts of silent sites are left out unless
-    /// `even_silent`.
-    pub fn is_candidate(&self, node: usize, needs: &HostNeeds<'_>, (site, host): Place, even_silent: bool) -> bool {
+    /// Whether a node knows a host that could serve a request with these needs.
+    pub fn is_candidate(&self, node: usize, needs: &HostNeeds<'_>, (site, host): Place) -> bool {
         let own = &self.sites[site];
-        let is_silent =
-            || !even_silent && self.sites[node].contacts.silent.get(&site).is_some_and(|until| *until > self.now);
         let is_known = || node == site || (!own.has_left && self.knows(node, site));
-        !is_silent() && is_known() && needs.are_met_by(&own.id, &own.hosts[host].0)
+        needs.are_met_by(&own.id, &own.hosts[host].0) && is_known()
     }
 
-    /// A host with the schedule that the node believes, and how long ago that was confirmed (none for its own); or the version
-    /// that it knows of a schedule that is too old.
-    pub fn fresh_host(
+    /// Whether a site has not answered a node of late.
+    pub fn is_silent(&self, node: usize, site: usize) -> bool {
+        self.sites[node].contacts.silent.get(&site).is_some_and(|until| *until > self.now)
+    }
+
+    /// Whether a node knows the schedules of a site at least as of so long ago; else the version that it knows of them, if it does.
+    pub fn known_since(&self, node: usize, site: usize, age_max: Millis) -> Result<(), Option<LedgerVersion>> {
+        if node == site {
+            return self.sites[node].ledger().map(|_| ()).ok_or(None);
+        }
+        let view = self.of(node, site).ok_or(None)?;
+        match (view.fresh_schedules(self.now.millis(), age_max), view.schedules()) {
+            (Some(_), _) => Ok(()),
+            (None, Schedules::Known(known)) if !known.has_gap => Err(Some(known.version)),
+            (None, _) => Err(None),
+        }
+    }
+
+    /// Hosts of a site with the schedules that the node believes, and how long ago these were confirmed (none for its own); none when they
+    /// are older.
+    pub fn fresh_hosts(
         &self,
         node: usize,
-        place: Place,
+        site: usize,
+        places: &[Place],
         age_max: Millis,
-        left: &mut ClassesLeft,
-    ) -> Result<(FoundHost, Option<Millis>), Option<LedgerVersion>> {
-        let now = self.now.millis();
-        if node == place.0 {
-            let own = self.sites[node].ledger().map(|ledger| ledger.snapshot(clocks(self.now))).ok_or(None)?;
-            return Ok((self.sites[node].found_host(place.1, &own, left), None));
+    ) -> Option<(Vec<FoundHost>, Option<Millis>)> {
+        let (now, of, mut left) = (self.now.millis(), &self.sites[site], ClassesLeft::default());
+        if node == site {
+            let own = of.ledger()?.snapshot(clocks(self.now));
+            let found = places.iter().map(|(_, host)| of.found_host(*host, &own, &mut left));
+            return Some((found.collect(), None));
         }
-        let view = self.of(node, place.0).ok_or(None)?;
-        let Some(known) = view.fresh_schedules(now, age_max) else {
-            return Err(match view.schedules() {
-                Schedules::Known(known) if !known.has_gap => Some(known.version),
-                _ => None,
-            });
+        let view = self.of(node, site)?;
+        let known = view.fresh_schedules(now, age_max)?;
+        let found = |(_, host): &Place| {
+            let host = of.hosts[*host].0.clone();
+            let schedule = known.schedules.next_of(&host, &mut left);
+            let (site, version) = (of.id.clone(), known.version);
+            FoundHost { site, host, schedule, version, offer: Default::default(), standing: None }
         };
-        let (site, host) = (self.sites[place.0].id.clone(), self.sites[place.0].hosts[place.1].0.clone());
-        let schedule = known.schedules.next_of(&host, left).into_owned();
-        Ok((FoundHost { site, host, schedule, version: known.version }, Some(now - known.learnt)))
+        Some((places.iter().map(found).collect(), Some(now - known.learnt)))
     }
 
     /// What `node` believes of the site `about`; none when it knows nothing of it.

@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use broker::{
     ids::{RequestId, SiteId},
     ledger::{self, ReplyToken, ScheduleUpdateParts},
-    negotiation::{self, Found, Negotiation, NegotiationSettings, Outcome, Output, Purpose, RequestRecord, Stage},
+    negotiation::{self, Negotiation, NegotiationSettings, Outcome, Output, Purpose, RequestRecord, Stage},
     plan::Plan,
     protocol::{AttemptId, LedgerVersion, ScheduleSnapshot, SiteAnswer, SiteRequest},
     request::Request,
@@ -383,10 +383,9 @@ impl World {
         let node = self.requests[request].entry;
         let Some(negotiation) = self.negotiation(request) else { return };
         let has_met_conflict = negotiation.record().history.conflicts > 0;
-        let age_max = if has_met_conflict { SCHEDULE_AGE_MAX_AFTER_CONFLICT } else { SCHEDULE_AGE_MAX };
+        let ask_after = if has_met_conflict { SCHEDULE_AGE_MAX_AFTER_CONFLICT } else { SCHEDULE_AGE_MAX };
         let (wanted, hosts) = (negotiation.wanted(), self.grid.hosts_near(node));
-        let round = search.begin_round(name, (self.grid.views(), &hosts), wanted, age_max);
-        self.grid.counts.view_age_ms.extend(round.ages_ms);
+        let round = search.begin_round(name, (self.grid.views(), &hosts), wanted, ask_after);
         self.requests[request].search = Some(search);
         if round.stale.is_empty() {
             return self.finish_search_round(request);
@@ -426,19 +425,20 @@ impl World {
             let name = self.grid.name();
             return self.search_round(request, search, name);
         }
-        let known_hosts = self.grid.hosts_near(self.requests[request].entry).iter().map(|of| of.len()).sum();
-        let (hosts, without_schedule) = search.finish();
+        let Some(negotiation) = self.negotiation(request) else { return };
+        let hosts = self.grid.hosts_near(self.requests[request].entry);
+        let (found, ages_ms) = search.finish((self.grid.views(), &hosts), negotiation.wanted());
+        self.grid.counts.view_age_ms.extend(ages_ms);
         // Notes on what a plan will rest, and how much of it is not true any more.
         let planned = &mut self.requests[request].planned;
         planned.clear();
-        for host in &hosts {
+        for host in &found.hosts {
             let Some(site) = self.grid.index.get(&host.site).copied() else { continue };
             let is_stale = self.grid.sites[site].history.went_beyond(host.version).is_some();
             self.grid.counts.stale_hosts_share.count(is_stale);
             let oldest = planned.entry(site).or_insert(host.version);
             *oldest = host.version.min(*oldest);
         }
-        let found = Found { hosts, known_hosts, without_schedule, ..Found::default() };
         self.feed(request, negotiation::Event::Found(found));
     }
 

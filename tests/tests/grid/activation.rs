@@ -278,6 +278,33 @@ fn run_shipped(event: &str, cpu: &str, memory: &str) {
 }
 
 #[test]
+fn the_hooks_say_when_a_reservation_is_for_machines_of_other_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let keys = directory.path().join("keys");
+    let on = |hook: &str, arguments: &[&str], host: &str| {
+        let mut command = Command::new(shipped().with_file_name(hook));
+        command.args(arguments).envs([("KOLO_EVENT", "start"), ("KOLO_BOOKING", "b"), ("KOLO_HOST_COUNT", "1")]);
+        // Nothing is there in which a group could be made.
+        command.envs([("KOLO_HOST_0", host), ("KOLO_CGROUP_ROOT", directory.path().to_str().unwrap())]);
+        run(&mut command)
+    };
+    for (name, host) in [("n2", "n1"), ("n1.other.org", "n1.example.org"), ("n11", "n1"), ("n1", "n11.example.org")] {
+        let elsewhere = on("systemd-slice", &[name], host);
+        let said = format!("the reservation has {host}, and this machine is {name}");
+        assert!(elsewhere.code == Some(0) && elsewhere.out.contains(&said), "{name} {host}: {elsewhere:?}");
+    }
+    let elsewhere = on("authorized-keys", &[keys.to_str().unwrap(), "n2"], "n1");
+    assert!(elsewhere.code == Some(0) && elsewhere.err.contains("the reservation has n1, and this machine is n2"));
+    if Path::new("/run/systemd/system").exists() {
+        return skip::skip("systemd runs here, and would make a slice");
+    }
+    for (name, host) in [("n1", "n1"), ("n1", "n1.example.org"), ("n1.example.org", "n1")] {
+        let here = on("systemd-slice", &[name], host);
+        assert!(here.code == Some(1) && here.err.contains("neither systemd nor control groups"), "{name}: {here:?}");
+    }
+}
+
+#[test]
 fn the_hook_for_an_sshd_opens_an_account_for_the_window_and_ends_its_sessions() {
     let missing = skip::missing(&["ssh-keygen", "flock", "base64", "setsid"]);
     if !missing.is_empty() {

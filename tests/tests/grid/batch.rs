@@ -293,8 +293,26 @@ fn what_waits_outlives_the_node_and_what_was_postponed_comes_first() {
 }
 
 #[test]
+fn what_waits_is_planned_by_every_policy_and_what_one_cannot_treat_by_itself() {
+    let node = Node::first("alpha", &hosts("a", 2));
+    node.wait_until_it_knows(2);
+    let directory = tempfile::tempdir().unwrap();
+    let one = |id: String| json!({"id":id,"hosts":1,"duration":600,"per_host":{"cpu":1000},"latest":seconds_from_now(80_000)});
+    for (at, policy) in ["mesd", "oas", "pas", "cbs", "jpr", "colocate:best"].into_iter().enumerate() {
+        let mut with_total = one(format!("total-{at}"));
+        with_total["total"] = json!({"cpu": 1000});
+        let _ =
+            node.kolo_json(&["batch", "add", &batch(directory.path(), &[one(format!("plain-{at}")), with_total])], 0);
+        let run = node.kolo_json(&["batch", "run", "--policy", policy], 0);
+        let apart = run["batch"]["by_itself"].as_array().unwrap();
+        assert_eq!((&run["batch"]["placed"], apart.len()), (&2.into(), 1), "{policy}: {run}");
+        assert_eq!(apart[0]["why"], "total: only amounts per host can be placed", "{policy}: {run}");
+    }
+}
+
+#[test]
 fn a_node_runs_batches_by_itself_for_users_who_see_their_own_only() {
-    let node = founded("alpha", &format!("[batch]\nevery = \"1s\"\n{}", hosts("a", 2)));
+    let node = founded("alpha", &format!("[batch]\nevery = \"1s\"\npolicy = \"mesd\"\n{}", hosts("a", 2)));
     node.wait_until_it_knows(2);
     let [ada, eve] = ["ada", "eve"].map(|name| {
         let person = Person::new();

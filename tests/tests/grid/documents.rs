@@ -101,10 +101,11 @@ impl Stage {
         for name in ["bin", "work"] {
             fs::create_dir(stage.path(name)).expect("writable");
         }
-        // All machines share this one's loopback, so the system chooses the ports; and nobody waits for gossip.
+        // All machines share this one's loopback, so the system chooses the ports; and nobody waits for gossip. Where the tests run as root,
+        // commands run as another user and without a sandbox, in which `kolo` would have to be where that user can run it.
         let wrapper = format!(
-            "#!/bin/sh\nkolo={}\nif [ \"$1\" = node ]; then\n    exec \"$kolo\" \"$@\" --api 127.0.0.1:0 --gossip-interval 100ms\nfi\n\
-             exec \"$kolo\" \"$@\"\n",
+            "#!/bin/sh\nkolo={}\nif [ \"$1\" = node ]; then\n    case \"$(id -u) $*\" in\n    \"0 node --runner bubblewrap\"*) shift 3; set -- node --runner none \
+             --runner-user nobody \"$@\" ;;\n    esac\n    exec \"$kolo\" \"$@\" --api 127.0.0.1:0 --gossip-interval 100ms\nfi\nexec \"$kolo\" \"$@\"\n",
             binary("kolo").display()
         );
         let path = stage.path("bin/kolo");

@@ -65,6 +65,62 @@ fn a_lost_host_is_replaced_and_any_node_goes_on_when_the_entry_point_is_gone() {
 }
 
 #[test]
+fn sites_that_come_back_elsewhere_one_after_the_other_find_each_other() {
+    let mut first = Node::first("alpha", &hosts("a", 1));
+    let mut second = Node::joining("beta", &hosts("b", 1), &first, &[]);
+    let books = |node: &Node| {
+        node.wait_until_it_knows(2);
+        let asked = ["submit", "-N", "2", "--per-host", "cpu=1", "-t", "1h", "--latest", "now+10h", "--timeout", "20s"];
+        wait_until("both sites to be booked", || node.kolo(&asked), |ended| ended.code == Some(0));
+    };
+    books(&first);
+    let addresses = |node: &Node| node.get("/v1/status")["listen"].clone();
+    // Each listens at another port with every start, and knows only where the other was when it began.
+    for moves in 0..4 {
+        let (moved, other) = if moves % 2 == 0 { (&mut second, &first) } else { (&mut first, &second) };
+        let before = addresses(moved);
+        if moves == 0 {
+            moved.kill();
+        } else {
+            moved.stop();
+        }
+        moved.restart();
+        assert_ne!(addresses(moved), before);
+        books(other);
+        books(moved);
+    }
+}
+
+#[test]
+fn a_seat_that_its_site_has_taken_back_is_missed_at_once() {
+    // With the usual settings, by which what begins in hours is asked about once in many minutes.
+    let first = Node::start("alpha", &hosts("a", 1), &[]);
+    let beta = Node::joining("beta", &hosts("b", 1), &first, &[]);
+    [&first, &beta].iter().for_each(|node| node.wait_until_it_knows(2));
+    let submit = |more: &[&str]| {
+        let asked = ["submit", "-N", "2", "-t", "6h", "--per-host", "cpu=1"];
+        first.kolo_json(&[&asked[..], more].concat(), 0)["id"].as_str().unwrap().to_owned()
+    };
+    let (begun, later) = (submit(&[]), submit(&["--earliest", "+9h"]));
+    let is_settled = |bookings: &Vec<Value>| bookings.iter().all(|booking| booking["settled"] == true);
+    let _ = wait_until("the outcomes to be known", || beta.bookings(), is_settled);
+    for id in [&begun, &later] {
+        let _ = beta.kolo_json(&["local", "evict", id], 0);
+        let path = format!("/v1/requests/{id}");
+        let view = first.wait_until("the loss to show", &path, |view| view["state"] == "degraded");
+        let lost = view["reservation"]["hosts"].as_array().unwrap().iter().filter(|host| host["lost"] == "taken_back");
+        assert_eq!(lost.map(|host| &host["host"]).collect::<Vec<_>>(), ["b1"], "{view}");
+    }
+    let list = first.kolo(&["list"]).out;
+    assert_eq!(list.matches("degraded").count(), 2, "{list}");
+    // A host comes that can take its place.
+    let gamma = Node::joining("gamma", &hosts("c", 1), &first, &[]);
+    gamma.wait_until_it_knows(3);
+    first.wait_until_it_knows(3);
+    assert_eq!(first.kolo_json(&["repair", &later], 0)["state"], "confirmed");
+}
+
+#[test]
 fn a_smaller_uplink_keeps_what_has_begun_and_the_rest_moves() {
     // A site that is gone for less than a minute has lost nothing.
     let patient = ["--negotiation-check-min", "3s", "--negotiation-check-max", "3s", "--negotiation-lost-after", "60s"];

@@ -170,13 +170,13 @@ fn a_node_without_a_credential_is_not_believed_and_gets_no_holds() {
 
 #[test]
 fn an_owner_refuses_by_name_of_the_rule() {
-    let policy = "[policy]\nhours = \"03:00-04:00\"\ndeny = [\"eve\"]\n";
+    let policy = "[policy]\nmax_duration = \"1h\"\ndeny = [\"eve\"]\n";
     let first = founded("alpha", &format!("{policy}{}", hosts("a", 1)));
-    let refused = Person::new().told(&words(&submit(1, "2h")), &first.data(), 4);
-    assert!(refused.contains("refused by rule `owner-hours`: only within 03:00-04:00 UTC"), "{refused}");
+    let refused = Person::new().told(&words(&submit(1, "2h")), &first.data(), 2);
+    assert!(refused.contains("no placement"), "{refused}");
     let eve = Person::new();
     eve.join(&invite(&first, &["--role", "user", "--name", "eve"]));
-    let refused = eve.told(&words(&submit(1, "2h")), &first.data(), 4);
+    let refused = eve.told(&words(&submit(1, "1h")), &first.data(), 4);
     assert!(refused.contains("refused by rule `owner-deny`: user eve"), "{refused}");
 }
 

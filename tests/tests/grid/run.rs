@@ -14,6 +14,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::{Pid, geteuid},
 };
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// How commands run here: as another user where the tests run as root, else in a sandbox.
@@ -71,6 +72,15 @@ fn one_command_runs_on_two_sites_and_ends_with_one_true_code() {
     assert_eq!(ended.code, Some(3), "{ended:?}");
     assert_eq!(sorted(&ended.out), ["[0] out 0 of 2", "[1] out 1 of 2"], "{ended:?}");
     assert!(ended.err.contains("[0] err 0") && ended.err.contains("[1] err 1"), "{ended:?}");
+    let listed = first.kolo_json(&["list"], 0)["requests"][0].clone();
+    assert_eq!(
+        (&listed["state"], &listed["exit_code"], &listed["reason"]),
+        (&"done".into(), &3.into(), &Value::Null),
+        "{listed}"
+    );
+    let shown = first.kolo(&["show", "last"]).out;
+    assert!(shown.starts_with("done ") && shown.contains("ended with exit code 3"), "{shown}");
+    assert_eq!(first.kolo(&["wait", "last", "--for", "end"]).code, Some(0));
     // The rest of the hour is free again.
     wait_until("the hosts to be free", || first.bookings().len() + second.bookings().len(), |count| *count == 0);
 
@@ -254,7 +264,9 @@ fn nobody_else_runs_and_nobody_runs_before_or_after_the_window() {
 
     let closed = Node::joining("gamma", &hosts("c", 1), &first, &[]);
     closed.wait_until_it_knows(3);
-    let refused = run(&mut kolo_run(&closed, &["-N", "3", "--total", "cpu=5", "-t", "1h"], &touch));
+    let id =
+        closed.kolo_json(&["submit", "-N", "3", "--total", "cpu=5", "-t", "1h"], 0)["id"].as_str().unwrap().to_owned();
+    let refused = run(&mut kolo_run(&closed, &["--in", &id], &touch));
     assert_eq!(refused.code, Some(121), "{refused:?}");
     assert!(refused.err.contains("host c1 of gamma") && refused.err.contains("lets nothing run"), "{refused:?}");
     assert!(!mark.exists(), "none runs unless all can");

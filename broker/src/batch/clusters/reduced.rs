@@ -20,6 +20,7 @@ use crate::{
     plan::Plan,
     request::Request,
     resources::{Amounts, amount_of},
+    scale::Factor,
     time::{Time, Window},
     traffic::Traffic,
 };
@@ -72,7 +73,14 @@ impl Reduced {
                 sites.push(candidate.site);
             }
             let needs = |request: &&Request| request.demand().host_needs().are_met_by(candidate.site, candidate.host);
-            let serves: Vec<bool> = asked.iter().map(needs).collect();
+            let is_given = |request: &&Request| {
+                let least = request.demand().scale().map_or(Factor::ONE, |scale| *scale.range().start());
+                let length = least.length(request.demand().length_on(candidate.host));
+                // Of what may be scaled, or waits for slower hosts, another form might be short enough.
+                candidate.schedule.longest().is_none_or(|longest| length <= longest)
+            };
+            let serves: Vec<bool> = asked.iter().map(|request| needs(request) && is_given(request)).collect();
+            is_exact &= asked.iter().all(|request| !needs(request) || is_given(request));
             let (free, is_plain) = calendar(&candidate, &asked, &serves, run.origin);
             is_exact &= is_plain;
             let free_from = stays_free_from(&free);
@@ -196,14 +204,11 @@ fn calendar(candidate: &Candidate<'_>, asked: &[&Request], serves: &[bool], orig
         capacity.keys().map(|name| (name.clone(), amount(name))).collect()
     };
     let (most, least) = (of(Amount::max), of(Amount::min));
-    let mut times: Vec<Time> =
-        candidate.schedule.occupancies().flat_map(|(_, occupancy)| occupancy.steps()).map(|(time, _)| time).collect();
-    times.sort_unstable();
-    times.dedup();
+    let times = candidate.schedule.changes();
     let steps = |amounts: &Amounts| -> Steps {
         let is_free = |time: &Time| {
             let window = Window { start: *time, end: Time(time.0.saturating_add(1)) };
-            (offset(*time, origin), Units::from(candidate.schedule.admits(capacity, window, amounts).is_ok()))
+            (offset(*time, origin), Units::from(candidate.schedule.offers(capacity, window, amounts)))
         };
         let mut steps: Steps = before(1).chain(times.iter().map(is_free)).collect();
         steps.dedup_by_key(|step| step.1);

@@ -3,6 +3,8 @@
 //! Source: the thesis on parallel jobs over several clusters, chapter 3. A host runs one seat at a time. Invariant: no uplink is saturated,
 //! also where the source lets a policy do so; the bound of `oas` is what its search proved.
 
+use std::collections::BTreeMap;
+
 use super::PolicyError;
 use crate::{
     batch::{
@@ -112,19 +114,18 @@ impl Policy for Clusters {
         if run.requests.len() > REQUESTS_MAX {
             return refused(format!("at most {REQUESTS_MAX} requests, got {}", run.requests.len()));
         }
-        if run.options.budget.is_some() {
+        // Where nothing costs anything, every budget is kept.
+        if run.options.budget.is_some() && run.planner.has_prices() {
             return refused("a budget of the batch cannot be kept".to_owned());
         }
-        for asked in run.requests {
-            let Some(request) = asked.request() else { continue };
-            if !request.demand().total().is_empty() {
-                return refused(format!("request {}: total: only amounts per host can be placed", asked.id));
-            }
-            if request.budget().is_some() {
-                return refused(format!("request {}: budget: costs are not looked at", asked.id));
-            }
-        }
         Ok(())
+    }
+
+    fn untreated(&self, run: &Run<'_>, requests: &[usize]) -> BTreeMap<usize, String> {
+        let has_total =
+            |at: &&usize| run.requests[**at].request().is_some_and(|asked| !asked.demand().total().is_empty());
+        let with_total = requests.iter().filter(has_total);
+        with_total.map(|at| (*at, "total: only amounts per host can be placed".to_owned())).collect()
     }
 
     fn plan(&self, run: &mut Run<'_>) -> Vec<Option<Plan>> {

@@ -4,6 +4,11 @@
 //! Source: chapter 4 of the thesis on co-location. Invariant: no schedule has a run time below the bound; `best` is never worse
 //! than the two forms of the source and the order without them.
 
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
 use super::PolicyError;
 use crate::{
     amount::{Amount, format_amount},
@@ -105,53 +110,23 @@ impl Policy for Colocation {
             return refused("the order is lpt (the default) or hdf".to_owned());
         }
         // Where nothing costs anything, every budget is kept.
-        let has_prices = run.planner.candidates().any(|host| !host.host.tariff.prices.is_empty());
-        if run.options.budget.is_some() && has_prices {
+        if run.options.budget.is_some() && run.planner.has_prices() {
             return refused("a budget of the batch cannot be kept".to_owned());
         }
-        let names = resources(run);
-        if names.len() > RESOURCES_MAX {
-            return refused(format!("at most {RESOURCES_MAX} resources, got {}", names.len()));
-        }
-        if self.form != Form::Best && roles(&names).is_none() {
-            return refused("per_host: expected cpu and at most two other resources in all requests".to_owned());
-        }
-        let hosts = usable(run);
-        for asked in run.requests {
-            let Some(request) = asked.request() else { continue };
-            if let Some(what) = untreated(request, has_prices) {
-                return refused(format!("request {}: {what}", asked.id));
-            }
-            let needs = request.demand().host_needs();
-            // One that is too large for every host is postponed.
-            let is_out = |host: &&Candidate<'_>| {
-                let unmet = needs.first_unmet(host.site, host.host);
-                unmet.is_some_and(|unmet| !matches!(unmet, Unmet::Minimum(..)))
-            };
-            if let Some(host) = hosts.iter().map(|(_, host)| host).find(is_out) {
-                return refused(format!(
-                    "request {}: host {} cannot serve it, and all hosts must serve all requests; plan it in a batch of its own, or name \
-                     the same candidates in all requests",
-                    asked.id, host.host.id
-                ));
-            }
-        }
-        let first = hosts.first().map(|(_, first)| first.host);
-        let other =
-            hosts.iter().map(|(_, host)| host.host).find(|host| first.is_some_and(|first| first.speed != host.speed));
-        match (first, other) {
-            (Some(first), Some(other)) => refused(format!(
-                "hosts {} and {} differ in speed; name those of one speed as candidates of all requests",
-                first.id, other.id
-            )),
-            _ => Ok(()),
-        }
+        Ok(())
+    }
+
+    fn untreated(&self, run: &Run<'_>, requests: &[usize]) -> BTreeMap<usize, String> {
+        let mut left = BTreeMap::new();
+        let kept = self.with_few_resources(run, requests, &mut left);
+        with_equal_hosts(run, kept, &mut left);
+        left
     }
 
     fn plan(&self, run: &mut Run<'_>) -> Vec<Option<Plan>> {
         let (names, is_served) = (resources(run), |at: &usize| run.requests[*at].request().is_some());
         let requests: Vec<usize> = (0..run.requests.len()).filter(is_served).collect();
-        let hosts: Vec<usize> = usable(run).into_iter().map(|(host, _)| host).collect();
+        let hosts: Vec<usize> = usable(run, &requests).into_iter().map(|(host, _)| host).collect();
         let problem = problem(run, &names, &requests);
         let turns = if run.options.order == Order::Hdf { Turns::Highest } else { Turns::Longest };
         let placed = match (self.form, roles(&names)) {
@@ -161,6 +136,105 @@ impl Policy for Colocation {
         };
         run.proven = Some(problem.least_run_time());
         plans(run, &requests, &hosts, &placed)
+    }
+}
+
+impl Colocation {
+    /// Those of the requests, in their order, whose demands it looks at and that name few enough resources together; why not, of the `left`.
+    fn with_few_resources(&self, run: &Run<'_>, requests: &[usize], left: &mut BTreeMap<usize, String>) -> Vec<usize> {
+        let cpu = ResourceName::cpu();
+        let is_paired = self.form != Form::Best;
+        let most = if is_paired { 3 } else { RESOURCES_MAX };
+        let mut names: BTreeSet<ResourceName> = is_paired.then(|| cpu.clone()).into_iter().collect();
+        let mut kept = Vec::new();
+        for at in requests {
+            let Some(request) = run.requests[*at].request() else { continue };
+            let with: BTreeSet<ResourceName> = names.iter().cloned().chain(request.demand().resources()).collect();
+            let why = untreated(request).map(str::to_owned);
+            let why = why.or_else(|| (with.len() > most).then(|| self.too_many(most)));
+            match why {
+                Some(why) => drop(left.insert(*at, why)),
+                None => {
+                    names = with;
+                    kept.push(*at);
+                }
+            }
+        }
+        let names_cpu =
+            |at: &usize| run.requests[*at].request().is_some_and(|one| one.demand().resources().contains(&cpu));
+        if is_paired && !kept.iter().any(names_cpu) {
+            left.extend(kept.drain(..).map(|at| (at, self.too_many(most))));
+        }
+        kept
+    }
+
+    fn too_many(&self, most: usize) -> String {
+        match self.form {
+            Form::Best => format!("per_host: at most {most} resources in all requests"),
+            Form::Set | Form::Partition => {
+                "per_host: expected cpu and at most two other resources in all requests".to_owned()
+            }
+        }
+    }
+}
+
+/// Puts those to the `left` that are not served by the same equally fast hosts as most of the requests; why, with their names.
+fn with_equal_hosts(run: &Run<'_>, requests: Vec<usize>, left: &mut BTreeMap<usize, String>) {
+    let hosts = usable(run, &requests);
+    let is_limited = hosts.iter().any(|(_, host)| host.schedule.closed().is_some());
+    let asks_nothing = |at: &usize| {
+        run.requests[*at]
+            .request()
+            .is_some_and(|one| one.demand().per_host().values().all(|amount| *amount == Amount::ZERO))
+    };
+    let (without, requests): (Vec<usize>, Vec<usize>) =
+        requests.into_iter().partition(|at| is_limited && asks_nothing(at));
+    let why = "per_host: it asks for nothing, and owners do not offer their hosts at all times";
+    left.extend(without.into_iter().map(|at| (at, why.to_owned())));
+    // One that is too large for every host is postponed.
+    let serves = |at: usize, host: &Candidate<'_>| {
+        let Some(demand) = run.requests[at].request().map(Request::demand) else { return true };
+        let (slowest, _) = range(demand);
+        let length = slowest.length(demand.length_on(host.host));
+        host.schedule.longest().is_none_or(|longest| length <= longest)
+            && demand
+                .host_needs()
+                .first_unmet(host.site, host.host)
+                .is_none_or(|unmet| matches!(unmet, Unmet::Minimum(..)))
+    };
+    let mut groups: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
+    for at in requests {
+        let of_request = hosts.iter().filter(|(_, host)| serves(at, host)).map(|(index, _)| *index).collect();
+        groups.entry(of_request).or_default().push(at);
+    }
+    let differ = |group: &[usize]| {
+        let hosts = usable(run, group);
+        let first = hosts.first()?.1.host;
+        let other = hosts.iter().map(|(_, host)| host.host).find(|host| host.speed != first.speed)?;
+        Some(format!("hosts {} and {} differ in speed; name those of one speed as candidates", first.id, other.id))
+    };
+    groups.retain(|_, group| match differ(group) {
+        Some(why) => {
+            left.extend(group.iter().map(|at| (*at, why.clone())));
+            false
+        }
+        None => true,
+    });
+    // Those that nothing serves stay: they wait, whichever hosts the others have.
+    groups.remove(&Vec::new());
+    let most = groups.iter().max_by_key(|(_, group)| (group.len(), Reverse(group.first().copied())));
+    let Some(most) = most.map(|(hosts, _)| hosts.clone()) else { return };
+    for (of_group, group) in groups.into_iter().filter(|(hosts, _)| *hosts != most) {
+        let name =
+            |index: usize| hosts.iter().find(|(at, _)| *at == index).map_or("", |(_, host)| host.host.id.as_str());
+        let why = match most.iter().find(|host| !of_group.contains(host)) {
+            Some(host) => format!("host {} cannot serve it, and serves most of the others", name(*host)),
+            None => {
+                let host = of_group.iter().find(|host| !most.contains(host)).copied().unwrap_or_default();
+                format!("host {} serves it, and cannot serve most of the others", name(host))
+            }
+        };
+        left.extend(group.into_iter().map(|at| (at, why.clone())));
     }
 }
 
@@ -180,9 +254,9 @@ fn best(problem: &Problem, paired: Option<(Roles, Thresholds)>, turns: Turns, wa
     best.map(|(_, placed)| search(problem, &placed, limit, watch)).unwrap_or_default()
 }
 
-/// The hosts that serve some request of the batch at its smallest factor, each with its place among all hosts.
-fn usable<'r>(run: &'r Run<'_>) -> Vec<(usize, Candidate<'r>)> {
-    let requests = run.requests.iter().filter_map(|asked| asked.request());
+/// The hosts that serve some of these requests at its smallest factor, each with its place among all hosts.
+fn usable<'r>(run: &'r Run<'_>, requests: &[usize]) -> Vec<(usize, Candidate<'r>)> {
+    let requests = requests.iter().filter_map(|at| run.requests[*at].request());
     let least: Vec<Request> = requests.map(|request| request.at_factor(range(request.demand()).0)).collect();
     let needs: Vec<_> = least.iter().map(|request| request.demand().host_needs()).collect();
     let serves = |host: &Candidate<'_>| needs.iter().any(|needs| needs.are_met_by(host.site, host.host));
@@ -195,7 +269,7 @@ fn range(demand: &Demand) -> (Factor, Factor) {
 }
 
 /// What of a request the policy does not look at.
-fn untreated(request: &Request, has_prices: bool) -> Option<&'static str> {
+fn untreated(request: &Request) -> Option<&'static str> {
     let demand = request.demand();
     if !demand.total().is_empty() {
         Some("total: only amounts per host can be placed")
@@ -205,8 +279,6 @@ fn untreated(request: &Request, has_prices: bool) -> Option<&'static str> {
         Some("traffic: links are not looked at")
     } else if demand.sites_max().is_some() {
         Some("sites_max: sites are not looked at")
-    } else if request.budget().is_some() && has_prices {
-        Some("budget: costs are not looked at")
     } else {
         None
     }
@@ -238,18 +310,19 @@ fn problem(run: &Run<'_>, names: &[ResourceName], requests: &[usize]) -> Problem
         needs
     };
     let offset = |time: Time| time.0.saturating_sub(run.origin.0).clamp(-NEVER, NEVER);
-    let usable = usable(run);
+    let usable = usable(run, requests);
     let speed = usable.first().map_or(Speed::REFERENCE, |(_, host)| host.host.speed);
     let capacity = |(_, candidate): &(usize, Candidate<'_>)| vector(&|name| amount_of(&candidate.host.capacity, name));
     let taken = |(_, candidate): &(usize, Candidate<'_>)| {
-        let occupancies = candidate.schedule.occupancies().flat_map(|(_, occupancy)| occupancy.steps());
-        let mut times: Vec<Time> = occupancies.map(|(time, _)| time).collect();
-        times.sort_unstable();
-        times.dedup();
+        let times = candidate.schedule.changes();
         let ends = times.iter().skip(1).copied().chain([Time(NEVER)]);
         let block = |(start, end): (&Time, Time)| {
             let moment = Window { start: *start, end: Time(start.0.saturating_add(1)) };
-            let needs = vector(&|name| candidate.schedule.peak(name, moment));
+            // What is used in full keeps out all that asks for anything.
+            let needs = match candidate.schedule.is_open(moment) {
+                true => vector(&|name| candidate.schedule.peak(name, moment)),
+                false => vector(&|_| Amount::MAX),
+            };
             Block { start: offset(*start), end: offset(end), needs }
         };
         times.iter().zip(ends).map(block).filter(|block| block.needs.iter().any(|need| *need > 0)).collect()

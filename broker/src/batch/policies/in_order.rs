@@ -41,13 +41,11 @@ impl Policy for InOrder {
         for request in ordered(run) {
             let plan = if is_packed { packed(run, request, &last_ends) } else { run.plan(request, false) };
             let Some(plan) = plan else { continue };
-            run.planner.occupy(&plan);
-            run.left = run.left.map(|left| left.saturating_sub(cost(&plan)));
             for seat in &plan.seats {
                 let end = last_ends.entry((seat.site.clone(), seat.host().clone())).or_insert(seat.window.end);
                 *end = seat.window.end.max(*end);
             }
-            run.note(request, 0, &plan, true);
+            run.take(request, &plan);
             plans[request] = Some(plan);
         }
         plans

@@ -490,7 +490,7 @@ proptest! {
 fn shown(ledger: &Ledger, now: Now) -> Vec<(HostId, Schedule)> {
     let (schedules, mut left) = (ledger.snapshot(now).schedules, ClassesLeft::default());
     let hosts = ledger.hosts().map(HostLedger::host);
-    hosts.map(|host| (host.id.clone(), schedules.next_of(host, &mut left).into_owned())).collect()
+    hosts.map(|host| (host.id.clone(), Schedule::clone(&schedules.next_of(host, &mut left)))).collect()
 }
 
 proptest! {

@@ -17,7 +17,7 @@ use crate::{
     receipt::Receipt,
     request::Request,
     tariff::{Conditions, Parts, Tariff},
-    trust::{DailyHours, Limits, OwnerPolicy, testing},
+    trust::{Limits, OwnerPolicy, testing},
 };
 
 const WHOLE: u64 = 4_000;
@@ -218,7 +218,8 @@ fn nothing_waits_into_a_time_that_the_owner_denies_by_then() {
             ledger.set_tariffs(ledger.hosts().map(|books| (books.host().id.clone(), tariff.clone())).collect());
         })
     };
-    let hours = |end| policy(OwnerPolicy { hours: Some(DailyHours::new(0, end).unwrap()), ..OwnerPolicy::default() });
+    let spans = |end| Some(Arc::new(vec![(0, end)].try_into().unwrap()));
+    let hours = |end| policy(OwnerPolicy { spans: spans(end), ..OwnerPolicy::default() });
     let reach = |reach| policy(OwnerPolicy { max_reach: Some(Span(reach)), ..OwnerPolicy::default() });
     let farthest = |farthest| -> Change {
         Box::new(move |ledger| {

@@ -120,9 +120,12 @@ fn a_rejection_names_the_limit_that_cuts_most_hosts() {
     // As the coordinator plans: what the owners keep back is no longer free.
     let mut restrict = |host: usize, conditions: crate::tariff::Conditions| {
         let (_, host, schedule) = &mut grid.hosts[host];
-        for (window, amounts) in conditions.kept_back(&host.capacity, Time(0)) {
-            schedule.add(window, &amounts);
+        if let Some(above) = conditions.above_share(&host.capacity) {
+            schedule.add(Window { start: Time(0), end: Time::MAX }, &above);
         }
+        let mut closed = crate::schedule::Occupancy::default();
+        conditions.closed(Time(0)).for_each(|window| closed.add(window, Amount(1)));
+        schedule.close(Some(closed.into()), None);
         std::sync::Arc::make_mut(&mut host.tariff).conditions = conditions;
     };
     let none = crate::tariff::Conditions::default;

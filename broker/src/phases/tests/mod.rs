@@ -7,6 +7,7 @@ mod answers;
 mod linked;
 mod molded;
 mod objectives;
+mod offered;
 mod priced;
 mod windows;
 
@@ -141,6 +142,12 @@ fn free_for(raw: &RawRequest, start: i64, length: i64, host: &Host, schedule: &S
     let window = Window { start: Time(start), end: Time(start + length) };
     let is_late = raw.deadline.is_some_and(|deadline| start + length > deadline);
     let is_slow = raw.speed_min.is_some_and(|least| host.speed.thousandths() < least);
+    let is_closed =
+        |closed: &crate::schedule::Occupancy| (start..start + length).any(|at| closed.used_at(Time(at)).0 > 0);
+    let is_too_long = schedule.longest().is_some_and(|longest| length.unsigned_abs() > longest.0);
+    if is_too_long || schedule.closed().is_some_and(is_closed) {
+        return None;
+    }
     let mut free = [0; 3];
     for (index, name) in NAMES.iter().enumerate() {
         let name = ResourceName::new(name).unwrap();

@@ -16,8 +16,8 @@ use crate::{
     time::{Millis, Span, Time, Window},
     traffic::Traffic,
     trust::{
-        Authorization, Chain, Credential, DailyHours, Denial, Gate, Limits, OwnerPolicy, Permit, RequestStatement,
-        Role, Rule, SignedRevocation, Subject, Trust, testing,
+        Authorization, Chain, Credential, Denial, Gate, Limits, OwnerPolicy, Permit, RequestStatement, Role, Rule,
+        SignedRevocation, Subject, Trust, testing,
     },
     variant::Variant,
 };
@@ -392,17 +392,22 @@ const OWNED: &[(Rule, Change)] = &[
     (Rule::OwnerDeny, |case| case.policy.deny = names(&[&testing::public(1).to_string()])),
     (Rule::OwnerDeny, |case| {
         case.policy.deny = names(&["ada"]);
-        case.policy.hours = Some(DailyHours::new(0, 2_599).unwrap());
+        case.policy.spans = until(2_599);
     }),
     (Rule::OwnerMaxDuration, |case| case.policy.max_duration = Some(Span(99))),
     (Rule::OwnerMaxReach, |case| case.policy.max_reach = Some(Span(1_599))),
-    (Rule::OwnerHours, |case| case.policy.hours = Some(DailyHours::new(0, 2_599).unwrap())),
+    (Rule::OwnerHours, |case| case.policy.spans = until(2_599)),
     (Rule::MaxReach, |case| case.policy.limits.max_reach_s = Some(Span(1_599))),
     (Rule::MaxReach, |case| {
         let limits = Limits { max_reach_s: Some(Span(1_599)), ..Limits::default() };
         case.user = Some(chain(&Credential { limits, ..testing::credential(user_key(), Role::User, "ada") }));
     }),
 ];
+
+/// The owner offers everything until then.
+fn until(end: i64) -> Option<std::sync::Arc<crate::offered::Spans>> {
+    Some(std::sync::Arc::new(vec![(0, end)].try_into().unwrap()))
+}
 
 #[test]
 fn each_change_trips_exactly_its_rule() {
@@ -418,7 +423,7 @@ fn each_change_trips_exactly_its_rule() {
         }
         seen.insert(*rule);
     }
-    // The ledger checks what is beside what stands, and its tests whether the site is being emptied.
+    // The ledger checks what is beside what stands, and its tests whether the site is being emptied or knows its owner's work.
     let of_ledger = [
         Rule::UserShare,
         Rule::MaxHolds,
@@ -428,6 +433,7 @@ fn each_change_trips_exactly_its_rule() {
         Rule::SiteShare,
         Rule::LapsedHolds,
         Rule::Draining,
+        Rule::OwnWork,
         Rule::OwnQueue,
     ];
     let missing: Vec<_> = Rule::ALL.iter().filter(|rule| !seen.contains(rule) && !of_ledger.contains(rule)).collect();
@@ -451,7 +457,7 @@ fn at_the_edge_of_every_rule_a_hold_is_admitted() {
         |case| case.policy.max_duration = Some(Span(100)),
         |case| case.policy.max_reach = Some(Span(1_600)),
         |case| case.policy.limits.max_reach_s = Some(Span(1_600)),
-        |case| case.policy.hours = Some(DailyHours::new(0, 2_600).unwrap()),
+        |case| case.policy.spans = until(2_600),
         |case| case.policy.allow = Some(names(&["ada"])),
         |case| {
             invited_as_anybody(case);

@@ -52,6 +52,7 @@ fn advert(site: &SiteId) -> Advert {
         quotes: false,
         addresses: vec!["/ip4/127.0.0.1/tcp/4001".to_owned()],
         features: Features::own(),
+        offer: Default::default(),
     }
 }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use broker::{
-    batch::{BatchLine, BatchObjective, policy_named},
+    batch::{BatchLine, BatchObjective, ByItself, policy_named},
     cost::Cost,
     time::Span,
 };
@@ -30,6 +30,7 @@ use crate::{
         output::{Look, Report, columns_but},
     },
     text::{
+        safe::safe,
         time::{format_duration, format_span, format_time},
         words::counted,
     },
@@ -37,6 +38,8 @@ use crate::{
 
 /// How long the node may plan a batch.
 const PLANNING: Duration = Duration::from_secs(120);
+/// Requests that were planned by themselves and are named to people; JSON has them all.
+const APART_SHOWN: usize = 8;
 
 /// Runs the command.
 ///
@@ -167,13 +170,25 @@ pub(super) fn batch_text(batch: &BatchLine) -> String {
         Some(bound) => format!(", at best {}", shown(bound)),
         None => String::new(),
     };
+    let apart: String = batch.by_itself.iter().take(APART_SHOWN).map(apart_text).collect();
+    let more = batch.by_itself.len().saturating_sub(APART_SHOWN);
+    let more = if more > 0 { format!("and {more} more, which JSON names\n") } else { String::new() };
     format!(
-        "{} of {} planned by {}; last end after {last}; {name} {}{best}",
+        "{apart}{more}{} of {} planned by {}; last end after {last}; {name} {}{best}",
         batch.placed,
         counted(all, "request"),
-        batch.policy,
+        if batch.by_itself.is_empty() {
+            batch.policy.clone()
+        } else {
+            format!("{}, {} of them by itself", batch.policy, batch.by_itself.len())
+        },
         shown(objective.value)
     )
+}
+
+/// The line of a request that the policy could not treat.
+fn apart_text(apart: &ByItself) -> String {
+    format!("{} was planned by itself: {}\n", safe(apart.request.as_str()), safe(&apart.why))
 }
 
 #[cfg(test)]
@@ -213,6 +228,17 @@ mod tests {
         (batch.objective.kind, batch.objective.value) = (BatchObjective::Cost, 48_000);
         batch.objective.bound = Some(40_500);
         assert!(batch_text(&batch).ends_with("; cost 48.00 credits, at best 40.50 credits"), "{}", batch_text(&batch));
+        batch.by_itself = (0..10)
+            .map(|at| ByItself { request: format!("r{at}").parse().unwrap(), why: "total: no\u{1b}".to_owned() })
+            .collect();
+        let text = batch_text(&batch);
+        assert!(text.starts_with("r0 was planned by itself: total: no\\u{1b}\nr1 "), "{text}");
+        assert!(
+            text.contains(
+                "\nand 2 more, which JSON names\n1 of 2 requests planned by slices:1, 10 of them by itself; "
+            ),
+            "{text}"
+        );
         assert_eq!(printed(&planned, OutputFormat::Quiet), "x\n");
         let json: serde_json::Value = serde_json::from_str(&printed(&planned, OutputFormat::Json)).unwrap();
         assert_eq!((&json["batch"]["postponed"], &json["plans"][0]["id"]), (&1.into(), &"x".into()));

@@ -84,7 +84,7 @@ pub fn run(context: &mut Context, args: &BatchRunArgs) -> Result<Exit, CliError>
         return context.done(&runs);
     }
     let done: BatchRun = context.connect()?.post_waiting("/v1/batches/run", &how, RUNNING)?;
-    let is_reserved = |view: &WaitingView| view.request_state.is_some_and(|state| state.is_reserved());
+    let is_reserved = |view: &WaitingView| view.request_state.is_some_and(|state| state.was_reserved());
     let exit = if done.requests.iter().all(is_reserved) { Exit::Done } else { Exit::NoPlacement };
     context.output.print(&done)?;
     Ok(exit)

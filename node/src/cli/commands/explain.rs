@@ -55,8 +55,8 @@ impl Report for Explanation {
 
 fn round_text(number: usize, round: &RoundView, zone: &TimeZone) -> String {
     let mut text = format!(
-        "round {number}: of {} known hosts, {} asked for (M = {}), {} found\n",
-        round.known_hosts, round.asked_hosts, round.multiplier, round.found_hosts
+        "round {number}: of {} known hosts, {} fit and have a schedule\n",
+        round.known_hosts, round.found_hosts
     );
     for cut in &round.cut {
         let hosts = counted(usize::try_from(cut.hosts).unwrap_or(usize::MAX), "host");
@@ -64,7 +64,14 @@ fn round_text(number: usize, round: &RoundView, zone: &TimeZone) -> String {
     }
     if round.without_schedule > 0 {
         let hosts = counted(round.without_schedule, "host");
-        text.push_str(&format!("  {hosts} left out: schedule not known\n"));
+        text.push_str(&format!("  {hosts} left out: asked for the schedule, in vain\n"));
+    }
+    if round.left_out > 0 {
+        let (hosts, asked) = (counted(round.left_out, "host"), counted(round.asked_hosts, "such host"));
+        text.push_str(&format!(
+            "  {hosts} left out: schedule not known; {asked} at most were asked (M = {})\n",
+            round.multiplier
+        ));
     }
     text.push_str(&format!("  {}", safe(&round.outcome)));
     // What is told of a start is the same time in UTC.
@@ -109,7 +116,7 @@ mod tests {
         let explanation: Explanation = serde_json::from_str(
             r#"{"id":"r-1","user":"","state":"failed","reason":{"code":"patience_over","detail":"60 s are over"},
             "price":"it costs 1.50 credits","variant":"shape 2 of 2: 8 hosts for 1h",
-            "rounds":[{"multiplier":3,"asked_hosts":15,"found_hosts":6,"known_hosts":60,"without_schedule":2,
+            "rounds":[{"multiplier":3,"asked_hosts":15,"found_hosts":6,"known_hosts":60,"without_schedule":2,"left_out":1,
               "cut":[{"constraint":"attribute arch=x86_64","hosts":50},{"constraint":"per_host memory>=4GiB","hosts":1}],
               "outcome":"planned","start":1763712000,"detail":"",
               "quotes":[{"site":"12D3KooWaaaa1111","site_name":"alpha","answer":"would refuse: x"}]}],
@@ -120,8 +127,9 @@ mod tests {
         .unwrap();
         assert_eq!(
             printed(&explanation, OutputFormat::Table),
-            "failed r-1: 60 s are over (patience_over)\nshape 2 of 2: 8 hosts for 1h\nprice: it costs 1.50 credits\nround 1: of 60 known hosts, 15 asked for (M = 3), 6 found\n  \
-             attribute arch=x86_64 cut 50 hosts\n  per_host memory>=4GiB cut 1 host\n  2 hosts left out: schedule not known\n  planned for 2025-11-21 \
+            "failed r-1: 60 s are over (patience_over)\nshape 2 of 2: 8 hosts for 1h\nprice: it costs 1.50 credits\nround 1: of 60 known hosts, 6 fit and have a schedule\n  \
+             attribute arch=x86_64 cut 50 hosts\n  per_host memory>=4GiB cut 1 host\n  2 hosts left out: asked for the schedule, in vain\n  \
+             1 host left out: schedule not known; 15 such hosts at most were asked (M = 3)\n  planned for 2025-11-21 \
              08:00:00+00:00\n  quote of alpha (..aaaa1111): would refuse: x\nattempt 1 for 2025-11-21 08:00:00+00:00\n  alpha (..aaaa1111) (2 hosts): refused after 12 \
              ms: cpu short by 1\n"
         );

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use super::{Context, path_of, waiting};
 use crate::{
-    api::request_view::{RequestView, ReservationView, ReservedHost},
+    api::request_view::{ReasonView, RequestView, ReservationView, ReservedHost},
     cli::{
         client::{Client, request_path},
         error::CliError,
@@ -106,10 +106,11 @@ fn extend(context: &mut Context, client: &Client, args: &ExtendArgs, before: &Re
                 CliError::not_extended(why)
             }
             Ok(view) => {
+                let hint = view.reason.as_ref().and_then(|reason| hint_for(reason, &end));
                 let why = view.reason.as_ref().filter(|_| is_handed_in).map(|reason| reason.detail.clone());
                 let error =
                     why.map_or_else(|| CliError::Unreserved(Box::new(view)), |why| CliError::no_placement(&why));
-                error.hinted(format!("these hosts are not all free from {end} on; kolo slots says when as many are"))
+                hint.into_iter().fold(error, CliError::hinted)
             }
             Err(error) => error,
         };
@@ -120,6 +121,18 @@ fn extend(context: &mut Context, client: &Client, args: &ExtendArgs, before: &Re
     }
     let after: RequestView = client.get(&request_path(before.id.as_str()))?;
     context.done(&extended(after, args.by, added))
+}
+
+/// What helps against the reason why a reservation does not go on at `end`; none where the reason says it all.
+fn hint_for(reason: &ReasonView, end: &str) -> Option<String> {
+    match reason.code.as_str() {
+        // Where something else than what is booked is in the way, it is named.
+        "no_window" if !reason.detail.contains("hosts cut by") => {
+            Some(format!("these hosts are not all free from {end} on; kolo slots says when as many are"))
+        }
+        "refused" => Some("the rule counts for what is added; with a shorter --by it may allow it".to_owned()),
+        _ => None,
+    }
 }
 
 /// What earlier requests of an extension have left of its budget.

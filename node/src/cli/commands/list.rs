@@ -49,8 +49,13 @@ fn row(view: &RequestView, zone: &TimeZone) -> [String; 8] {
         format_span(duration_of(view)),
         or_dash(view.reservation.as_ref().map(|reservation| format_time(reservation.start, zone)).unwrap_or_default()),
         moment_text(view.submitted_ms, zone),
-        or_dash(view.reason.as_ref().map(|reason| reason.code.clone()).unwrap_or_default()),
+        or_dash(view.reason.as_ref().map(|reason| reason.code.clone()).or_else(|| exit_text(view)).unwrap_or_default()),
     ]
+}
+
+/// How the command ended that the reservation was for.
+fn exit_text(view: &RequestView) -> Option<String> {
+    view.exit_code.map(|code| format!("exit code {code}"))
 }
 
 /// How long the reservation lasts with what lengthens it; without one, how long it was asked for.
@@ -81,6 +86,10 @@ mod tests {
              a\\u{1b}[31m\n"
         );
         assert_eq!(printed(&list, OutputFormat::Quiet), "r-42\nr-42\n");
+        let mut done = view("done", None);
+        done.exit_code = Some(3);
+        let text = printed(&RequestList { requests: vec![done], next: None }, OutputFormat::Table);
+        assert!(text.contains("  done   3  ") && text.ends_with("  exit code 3\n"), "{text}");
         let none = RequestList { requests: vec![], next: None };
         assert_eq!(printed(&none, OutputFormat::Json), "{\"schema\":\"kolo-cli/1\",\"requests\":[],\"next\":null}\n");
     }

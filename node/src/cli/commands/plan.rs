@@ -94,6 +94,7 @@ fn as_reservation(plan: &AllocatedPlan) -> ReservationView {
         cost: plan.cost,
         price: None,
         hosts_seen: Some(plan.hosts_seen),
+        hosts_left_out: plan.hosts_left_out,
         efficiency: plan.efficiency,
         efficiency_bound: plan.efficiency_bound,
         start_proven: plan.start_proven,
@@ -120,7 +121,7 @@ mod tests {
         let request = asked();
         let plan = planned(
             r#"{"id":"x","outcome":"allocated","shape":1,"start":1763712000,"end":1763715600,
-            "objective":{"kind":"finish","value":1763715600,"bound":1763714700},"cost":0,"hosts_seen":5,"hosts":[{"id":"h1",
+            "objective":{"kind":"finish","value":1763715600,"bound":1763714700},"cost":0,"hosts_seen":5,"hosts_left_out":1,"hosts":[{"id":"h1",
             "site":"12D3KooWaaaa1111","site_name":"","end":1763715600,"amounts":{"cpu":500},"schedule_age_s":2}],"efficiency":0.5,"efficiency_bound":0.5,"start_proven":false,
             "phases_us":{"find":3},"schedules":[{"site":"12D3KooWaaaa1111","site_name":"alpha","hosts":4,"age_s":2},
             {"site":"12D3KooWbbbb2222","site_name":"","hosts":1,"age_s":75}]}"#,
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(
             printed(&plan, OutputFormat::Table),
             "possible, nothing is held: 1 host at 1 site from 2025-11-21 08:00:00+00:00 to 2025-11-21 09:00:00+00:00 \
-             (1h)\n  ..aaaa1111: h1 cpu=0.5\n  finish 2025-11-21 09:00:00+00:00, at best 2025-11-21 08:45:00+00:00, among \
+             (1h)\n  ..aaaa1111: h1 cpu=0.5\n  finish 2025-11-21 09:00:00+00:00, at best 2025-11-21 08:45:00+00:00 among \
              the 5 hosts looked at; efficiency 0.5000, the best at this start\n  \
              shape 2 of 2: 1 host for 1h\n  \
              schedules used: alpha (..aaaa1111) 4 hosts, 2s old; ..bbbb2222 1 host, 1m 15s old\n"

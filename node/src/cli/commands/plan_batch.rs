@@ -3,7 +3,6 @@
 //! A thin caller of [`broker::batch`]. Invariant: the whole file is read and checked before the first answer.
 
 use std::{
-    collections::BTreeMap,
     fs::File,
     io::{BufRead, BufWriter, Write},
     path::{Path, PathBuf},
@@ -16,14 +15,13 @@ use std::{
 
 use broker::{
     batch::{self, BatchAnswer, BatchLine, Given, Options, Policy, Progress, Watch, policy_named},
-    ids::RequestId,
-    offline::{Asked, OfflinePlanner},
+    offline::OfflinePlanner,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use signal_hook::{consts::SIGINT, flag};
 
-use super::plan_offline::{at_line, each_line, write_line, wrong_line};
+use super::plan_offline::{read, write_line};
 use crate::{
     cli::{error::CliError, output::shows_progress, request_args::BatchArgs},
     text::document::DocumentError,
@@ -137,20 +135,6 @@ fn write_alternatives(file: File, answer: &BatchAnswer) -> std::io::Result<()> {
     file.flush()
 }
 
-fn read(planner: &OfflinePlanner, file: &Path, input: impl BufRead) -> Result<Vec<Asked>, CliError> {
-    let mut lines: BTreeMap<RequestId, usize> = BTreeMap::new();
-    let mut requests = Vec::new();
-    each_line(file, input, |number, line| {
-        let request = planner.read_line(number, line).map_err(|error| wrong_line(file, error))?;
-        if let Some(other) = lines.insert(request.id.clone(), number) {
-            return Err(at_line(file, number, "id", format!("{} is the id of line {other} as well", request.id)));
-        }
-        requests.push(request);
-        Ok(())
-    })?;
-    Ok(requests)
-}
-
 #[cfg(test)]
 mod tests {
     use broker::{phases::Settings, snapshot::GridSnapshot};
@@ -199,16 +183,19 @@ mod tests {
             ),
             ("slices:2", many + "{\"hosts\":1,\"duration\":0}", "64 r.jsonl:1000: duration: expected 1 to"),
             ("slices:0", good(1), "64 --batch: slices: expected slices:K"),
-            ("colocate:set", good(1), "64 r.jsonl: colocate:set: per_host: expected cpu and at most two"),
             ("colocate", good(1), "64 --batch: colocate: expected colocate:set, colocate:partition or colocate:best"),
-            (
-                "pas",
-                "{\"hosts\":1,\"duration\":9,\"total\":{\"cpu\":7}}".to_owned(),
-                "64 r.jsonl: pas: request line-1: total: ",
-            ),
         ] {
             let error = lines(policy, &requests).unwrap_err();
             assert!(error.starts_with(expected), "{error}");
+        }
+        // What only the policy cannot treat is planned by itself.
+        for (policy, requests, why) in [
+            ("colocate:set", good(1), "per_host: expected cpu and at most two"),
+            ("pas", "{\"hosts\":1,\"duration\":9,\"total\":{\"cpu\":7}}".to_owned(), "total: "),
+        ] {
+            let lines = lines(policy, &requests).unwrap();
+            let said = lines.last().unwrap()["batch"]["by_itself"][0]["why"].as_str().unwrap().to_owned();
+            assert!(said.starts_with(why), "{said}");
         }
     }
 }

@@ -4,6 +4,7 @@
 //! requests; the whole file is read and checked before the first of them.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::Path,
@@ -11,7 +12,7 @@ use std::{
 };
 
 use broker::{
-    offline::{LineError, OfflinePlanner},
+    offline::{Asked, LineError, OfflinePlanner},
     phases::{PhaseStopwatch, Settings},
     snapshot::GridSnapshot,
 };
@@ -22,7 +23,7 @@ use super::{Context, plan_batch};
 use crate::{
     cli::{error::CliError, exit::Exit, output::shows_progress, request, request_args::PlanArgs},
     config::parse_effort,
-    text::document::{self, DocumentError},
+    text::document::{self, BYTE_ORDER_MARK, DocumentError},
 };
 
 /// Longest line of requests, in bytes: a request that names as many candidates as it may stays far below.
@@ -71,19 +72,28 @@ fn plan_lines(
 ) -> Result<(), CliError> {
     let started = Instant::now();
     let mut clock = PhaseStopwatch::new(|| started.elapsed());
-    let mut all = Vec::new();
-    each_line(requests, input, |number, line| {
-        all.push(planner.read_line(number, line).map_err(|error| wrong_line(requests, error))?);
-        Ok(())
-    })?;
-    for asked in all {
+    for asked in read(planner, requests, input)? {
         write_line(output, &planner.plan_asked(&asked, &mut clock))?;
         progress.inc(1);
     }
     Ok(())
 }
 
-/// Hands over every line that is not blank, without its end, with its number.
+/// The requests of a file, each with an id of its own.
+pub(super) fn read(planner: &OfflinePlanner, file: &Path, input: impl BufRead) -> Result<Vec<Asked>, CliError> {
+    let (mut all, mut lines) = (Vec::new(), BTreeMap::new());
+    each_line(file, input, |number, line| {
+        let asked = planner.read_line(number, line).map_err(|error| wrong_line(file, error))?;
+        if let Some(other) = lines.insert(asked.id.clone(), number) {
+            return Err(at_line(file, number, "id", format!("{} is the id of line {other} as well", asked.id)));
+        }
+        all.push(asked);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Hands over every line that is not blank, without its end and a byte order mark before all, with its number.
 pub(super) fn each_line(
     requests: &Path,
     mut input: impl BufRead,
@@ -100,8 +110,9 @@ pub(super) fn each_line(
         if bytes as u64 == MAX_LINE_BYTES {
             return Err(at_line(requests, number, "", format!("longer than {} MiB", MAX_LINE_BYTES >> 20)));
         }
-        if !line.trim().is_empty() {
-            take(number, line.trim_end_matches(['\n', '\r']))?;
+        let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| number == 1).unwrap_or(&line);
+        if !text.trim().is_empty() {
+            take(number, text.trim_end_matches(['\n', '\r']))?;
         }
     }
     Ok(())
@@ -179,6 +190,14 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_request() {
+        let request = "{\"hosts\":1,\"duration\":60}\r\n";
+        assert_eq!(lines(&format!("\u{feff}{request}{request}"), false).1, Ok(()));
+        // In the middle it is none.
+        assert!(lines(&format!("{request}\u{feff}{{\"id\":"), false).1.is_err());
+    }
+
+    #[test]
     fn commits_are_seen_by_later_requests() {
         let request = "{\"hosts\":1,\"duration\":60,\"per_host\":{\"cpu\":2000},\"candidates\":[\"h2\"]}\n";
         let (dry, _) = lines(&request.repeat(2), false);
@@ -189,15 +208,16 @@ mod tests {
 
     #[test]
     fn a_malformed_line_is_said_with_its_place_before_any_answer() {
-        let good = "{\"hosts\":1,\"duration\":60}\n";
+        let good = "{\"id\":\"g\",\"hosts\":1,\"duration\":60}\n";
         for (bad, expected) in [
             ("{\"hosts\":1,\"duration\":60,\"totals\":{}}", "64 r.jsonl:2: totals: unknown field"),
             ("{\"hosts\":\"x\",\"duration\":60}", "64 r.jsonl:2: hosts: invalid type"),
             ("{\"hosts\":1,\"duration\":60,\"candidates\":[\"h9\"]}", "64 r.jsonl:2: candidates: h9 is not a host"),
             ("{\"hosts\":1", "64 r.jsonl:2: EOF while parsing an object at line 1 column 10"),
             ("nonsense", "64 r.jsonl:2: "),
+            ("{\"id\":\"g\",\"hosts\":1,\"duration\":60}", "64 r.jsonl:2: id: g is the id of line 1 as well"),
         ] {
-            let (printed, result) = lines(&format!("{good}{bad}\n{good}"), false);
+            let (printed, result) = lines(&format!("{good}{bad}\n{}", good.replace("g\"", "h\"")), false);
             assert!(printed.is_empty(), "{bad}");
             let error = result.unwrap_err();
             assert!(error.starts_with(expected), "{bad}: {error}");

@@ -6,7 +6,10 @@ use std::{
     io::{self, Write as _},
 };
 
-use broker::request::Request;
+use broker::{
+    needs::{ImageName, Need},
+    request::{Request, RequestDocument},
+};
 
 use super::{
     Context, path_of,
@@ -21,6 +24,7 @@ use crate::{
         client::{Client, request_path},
         error::CliError,
         exit::Exit,
+        foreign,
         output::remark,
         price::with_budget,
         request,
@@ -40,11 +44,13 @@ use crate::{
 /// # Errors
 /// [`CliError`], with the exit codes 120 to 125 when the command was not run on all seats or not to its end.
 pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
-    let describes_new = args.request.file.is_some() || !args.request.words.is_empty();
-    if describes_new && args.within.is_some() {
+    if args.describes_new() && args.within.is_some() {
         return Err(CliError::Usage(
             "--in: the reservation stands; what describes a new one goes without it".to_owned(),
         ));
+    }
+    if let Some(wrong) = args.command.first().and_then(|word| foreign::no_command(word)) {
+        return Err(CliError::Usage(wrong));
     }
     let mut environment = environment(&args.env)?;
     if args.pty
@@ -58,6 +64,7 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
         Patterns::of(&args.fetch).map_err(|error| CliError::of_flag("--fetch", error))?;
     }
     let request = args.within.is_none().then(|| request::checked(None, &args.request, &context.now)).transpose()?;
+    let request = request.map(|request| with_needs(request, args)).transpose()?;
     if let Some(request) = &request {
         check_before(args, (&environment, many.as_ref()), request)?;
     }
@@ -72,7 +79,10 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
             "the reservation is kept, since it may begin later: kolo show {id} says when, then kolo run --in {id}"
         ));
     } else if is_own && !matches!(ended, Ok(JobEnd::Left(_) | JobEnd::Unknown(_))) {
-        give_back(&client, &view);
+        let exit_code = ended.as_ref().ok().map(|end| match end {
+            JobEnd::Over(code) | JobEnd::Unknown(code) | JobEnd::Left(code) => *code,
+        });
+        give_back(&client, &view, exit_code);
     }
     Ok(match ended.map_err(|error| CliError::in_run(code::NOT_READY, error))? {
         JobEnd::Over(code) => Exit::Run(code),
@@ -95,6 +105,16 @@ pub fn run(context: &mut Context, args: &RunArgs) -> Result<Exit, CliError> {
     })
 }
 
+/// The request, which also asks of its sites what the command needs.
+fn with_needs(request: Request, args: &RunArgs) -> Result<Request, CliError> {
+    let mut document = RequestDocument::from(request);
+    document.needs.insert(Need::Run);
+    if !args.port.is_empty() {
+        document.needs.insert(Need::Network);
+    }
+    Request::try_from(document).map_err(|error| CliError::Usage(error.to_string()))
+}
+
 /// The reservation to run in, and the node that knows it.
 fn find(context: &Context, args: &RunArgs, request: Option<Request>) -> Result<(Client, RequestView), CliError> {
     let client = context.connect_as(&args.key)?;
@@ -112,16 +132,17 @@ fn reserve(context: &Context, client: &Client, args: &RunArgs, request: Request)
     let handed_in: RequestView = client.post("/v1/requests", &submission)?;
     let path = request_path(handed_in.id.as_str());
     let waited = waiting::wait(client.clone(), &Goal::Settled.into(), args.timeout, move |client| client.get(&path));
-    let view = waited.inspect_err(|_| give_back(client, &handed_in))?;
+    let view = waited.inspect_err(|_| give_back(client, &handed_in, None))?;
     if view.state.is_reserved() {
         return Ok(view);
     }
     Err(CliError::Unreserved(Box::new(view)))
 }
 
-/// The rest of the time, for others. What cannot be given back now ends with its window.
-fn give_back(client: &Client, view: &RequestView) {
-    let cancelled: Result<RequestView, CliError> = client.delete(&request_path(view.id.as_str()));
+/// The rest of the time, for others, with the exit code of what was run. What cannot be given back now ends with its window.
+fn give_back(client: &Client, view: &RequestView, exit_code: Option<u8>) {
+    let ended = exit_code.map_or_else(String::new, |code| format!("?exit_code={code}"));
+    let cancelled: Result<RequestView, CliError> = client.delete(&(request_path(view.id.as_str()) + &ended));
     if let Err(error) = cancelled {
         let id = safe(view.id.as_str());
         remark(&format!("the rest of reservation {id} was not given back: {error}; kolo cancel {id} does it"));
@@ -152,11 +173,14 @@ fn run_in(
     let each = many.and_then(Many::handed_out);
     let stdin = stdin(args, many);
     let seats: Vec<PeerSeat> = hosts.iter().map(|host| PeerSeat { site: host.site.clone(), seat: host.seat }).collect();
+    let named = args.image().map(|image| ImageName::try_from(image.to_owned()));
+    let named = named.transpose().map_err(|error| CliError::of_flag("--image", error))?;
     let orders = Orders {
         args,
         environment,
         many,
         files: sent.map(|sent| sent.hash),
+        image: named.as_ref().or(view.request.demand().needs().image.as_ref()),
         stdin,
         grid: &grid,
         request: &view.id,
@@ -234,4 +258,44 @@ fn fetch(courier: &Courier<'_>, hosts: &[&ReservedHost], args: &RunArgs, code: u
         largest = largest.max(code::UNKNOWN);
     }
     largest
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Run {
+        #[command(flatten)]
+        args: RunArgs,
+    }
+
+    #[test]
+    fn the_request_of_a_command_asks_for_what_the_command_needs() {
+        let asked = |line: &str| {
+            let words = shlex::split(&format!("kolo -N 1 -t 1h {line} -- true")).unwrap();
+            let Run { args } = Run::try_parse_from(words).unwrap();
+            let now = "2026-11-21T09:30:00+01:00[Europe/Ljubljana]".parse().unwrap();
+            let request = with_needs(request::checked(None, &args.request, &now).unwrap(), &args).unwrap();
+            let written = serde_json::to_value(&request).unwrap();
+            (written["needs"].to_string(), written.get("image").cloned().unwrap_or_default())
+        };
+        assert_eq!(asked(""), (r#"["run"]"#.to_owned(), Value::Null));
+        assert_eq!(asked("--port 4000"), (r#"["run","network"]"#.to_owned(), Value::Null));
+        assert_eq!(asked("--needs network --image a:1"), (r#"["run","network"]"#.to_owned(), "a:1".into()));
+    }
+
+    #[test]
+    fn an_image_may_be_named_for_a_reservation_that_stands_and_nothing_else_of_a_request() {
+        let new = |line: &str| {
+            let words = shlex::split(&format!("kolo --in last {line} -- true")).unwrap();
+            let Run { args } = Run::try_parse_from(words).unwrap();
+            (args.describes_new(), args.image().map(str::to_owned))
+        };
+        assert_eq!(new("--image a:1"), (false, Some("a:1".to_owned())));
+        assert_eq!(new("--needs run"), (true, None));
+    }
 }

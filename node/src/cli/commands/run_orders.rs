@@ -12,6 +12,7 @@ use std::{
 use broker::{
     demand::Demand,
     ids::{RequestId, SeatNumber, SiteId},
+    needs::ImageName,
     request::Request,
     time::Time,
 };
@@ -82,6 +83,8 @@ pub struct Orders<'a> {
     pub environment: &'a BTreeMap<String, String>,
     pub many: Option<&'a Many>,
     pub files: Option<ChunkHash>,
+    /// What the command runs in; none where that is the system of the host.
+    pub image: Option<&'a ImageName>,
     pub stdin: StdinTo,
     pub grid: &'a str,
     pub request: &'a RequestId,
@@ -114,7 +117,7 @@ impl Orders<'_> {
             hosts: self.names.clone(),
             peers: (!args.port.is_empty()).then(|| Peers { seats: self.seats.to_vec(), ports: args.port.clone() }),
             command: self.many.map_or_else(own, |many| many.command(rank, self.seats.len(), args)),
-            image: args.image.clone(),
+            image: self.image.map(|image| image.as_str().to_owned()),
             ssh_keys: Vec::new(),
             environment: self.environment.clone(),
             directory: args.workdir.as_deref().map(workdir).transpose()?,
@@ -169,6 +172,7 @@ pub fn check_before(
             environment,
             many,
             files: None,
+            image: request.demand().needs().image.as_ref(),
             stdin: stdin(args, many),
             grid: "grid",
             request: &id,

@@ -39,7 +39,8 @@ use crate::{
 /// When there is no reservation, one of them is not there, or is lost.
 pub fn chosen<'v>(view: &'v RequestView, on: &[u32]) -> Result<Vec<&'v ReservedHost>, CliError> {
     let reservation = view.reservation.as_ref().filter(|_| view.state.is_reserved()).ok_or_else(|| {
-        let message = format!("request {} is {}: it has no reservation", view.id, view.state);
+        let over = view.exit_code.map_or_else(String::new, |code| format!(", with exit code {code}"));
+        let message = format!("request {} is {}{over}: it has no reservation", view.id, view.state);
         CliError::of_run(code::NO_RESERVATION, message)
     })?;
     let mut seats = numbered(reservation.hosts.iter().collect(), on, |host| host.seat)?;
@@ -215,9 +216,17 @@ pub fn run(common: &Common<'_>, hosts: &[&ReservedHost], wishes: Vec<Wish>) -> R
     });
     // Nothing that blocks is waited for.
     runtime.shutdown_background();
-    Ok(match (end?, common.each) {
+    let end = match (end?, common.each) {
         (JobEnd::Over(code), Some(each)) => JobEnd::Over(each.summary(code, |text| printer.remark(text))),
         (JobEnd::Unknown(code), Some(each)) => JobEnd::Unknown(each.summary(code, |text| printer.remark(text))),
         (end, _) => end,
+    };
+    let Some(source) = printer.take_failure() else { return Ok(end) };
+    printer.remark(&CliError::output(source).to_string());
+    // What was said is lost, so it is no success.
+    Ok(match end {
+        JobEnd::Over(0) => JobEnd::Over(code::UNKNOWN),
+        JobEnd::Left(0) => JobEnd::Left(code::UNKNOWN),
+        end => end,
     })
 }

@@ -9,9 +9,10 @@ use crate::{
         output::{Look, Report, columns},
     },
     text::{
+        safe::safe,
         time::format_time,
         traffic::format_rate,
-        words::{age_text, or_dash},
+        words::{age_text, or_dash, site_text},
     },
 };
 
@@ -41,6 +42,23 @@ impl Report for SiteList {
                 ]
             }),
         );
+        for site in &self.sites {
+            let name = safe(&site_text(site.site.as_str(), &site.name));
+            if let Some(why) = &site.schedule_trouble {
+                text.push_str(&format!("{name}: schedule {}: {}\n", site.schedule.as_str(), safe(why)));
+            }
+            if let Some(from) = site.coarse_from {
+                let from = format_time(from, &look.zone);
+                text.push_str(&format!(
+                    "{name}: from {from} on its hosts look busier to others than they are: it has more steps than are told\n"
+                ));
+            }
+        }
+        if !self.apart.is_empty() {
+            text.push('\n');
+            let rows = self.apart.iter().map(|apart| [apart.site.to_string(), apart.why.clone()]);
+            text.push_str(&columns(look, ["NOT UNDERSTOOD", "WHY"], rows));
+        }
         if !self.bans.is_empty() {
             text.push('\n');
             text.push_str(&columns(
@@ -70,7 +88,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        api::grid::BanView,
+        api::grid::{ApartView, BanView, ScheduleState},
         cli::{output::OutputFormat, samples::printed},
     };
 
@@ -88,6 +106,20 @@ mod tests {
              12D3  al\\u{1b}pha (this node)  4      -                        current   -    0s          10m         /ip4/127.0.0.1/tcp/1\n\
              12D4  beta                     1      1Gbit/s, 700Mbit/s free  current   -    0s          10m         -\n";
         assert_eq!(printed(&list, OutputFormat::Table), expected);
+        let mut troubled = list.clone();
+        troubled.sites[1].schedule = ScheduleState::Unknown;
+        troubled.sites[1].schedule_trouble = Some("its schedules are on their way: 3 of 9 parts are here".to_owned());
+        troubled.sites[0].coarse_from = Some(Time(86_400));
+        troubled.apart =
+            vec![ApartView { site: SiteId::new("12F").unwrap(), why: "its program is too old".to_owned() }];
+        let text = printed(&troubled, OutputFormat::Table);
+        for expected in [
+            "): schedule unknown: its schedules are on their way: 3 of 9 parts are here\n",
+            "from 1970-01-02 00:00:00+00:00 on its hosts look busier to others than they are",
+            " its program is too old\n",
+        ] {
+            assert!(text.contains(expected), "{text}");
+        }
         let ban = BanView { site: SiteId::new("12E").unwrap(), why: "lies".to_owned(), until: Time(86_400), times: 2 };
         let with_ban = printed(&SiteList { bans: vec![ban], ..list }, OutputFormat::Table);
         assert_eq!(

@@ -174,7 +174,8 @@ pub fn config(context: &mut Context, args: &SshConfigArgs) -> Result<Exit, CliEr
             text.push_str(&format!("    {name} {value}\n"));
         }
     }
-    io::stdout().write_all(text.as_bytes()).map_err(CliError::output)?;
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::output)?;
     Ok(Exit::Done)
 }
 

@@ -203,7 +203,7 @@ mod tests {
     fn a_picture_has_the_node_the_requests_and_the_bars() {
         let status = json!({"name": "al\u{1b}pha", "grid": "lab-1", "peers": 1, "known_sites": 2, "known_hosts": 3});
         let status = samples::status(&status);
-        let sites = SiteList { sites: Vec::new(), next: None, bans: Vec::new() };
+        let sites = SiteList { sites: Vec::new(), next: None, bans: Vec::new(), apart: Vec::new() };
         let requests = RequestList { requests: vec![view("confirmed", None)], next: None };
         let picture = Picture { seen: Seen { status, sites, requests, chart: chart() }, columns: 55 };
         expect![[r#"

@@ -17,7 +17,7 @@ pub fn run(context: &mut Context, args: &WaitArgs) -> Result<Exit, CliError> {
     let client = context.connect()?;
     let path = path_of(&client, &args.selector)?;
     let view = waiting::wait(client, &args.goal.into(), args.timeout, move |client| client.get(&path))?;
-    let is_reserved = view.state.is_reserved();
+    let is_reserved = view.state.was_reserved();
     let settled = OfRequest { view, text: request_text };
     // Without a reservation, people read the outcome in the error.
     if is_reserved || context.output.format() != OutputFormat::Table {

@@ -79,7 +79,7 @@ pub async fn open(client: &Client, wanted: &FromUser) -> Result<Stream, NoStream
     let answer = time::timeout(ANSWER_TIMEOUT, answered).await;
     match answer.map_err(|_| NoStream::NotNow("the site does not answer".to_owned()))?? {
         Answer::Taken => Ok(stream),
-        Answer::Refused(why) => Err(NoStream::Refused(why)),
+        Answer::Refused(why) | Answer::Wanting(_, why) => Err(NoStream::Refused(why)),
         Answer::NotNow(why) => Err(NoStream::NotNow(why)),
     }
 }

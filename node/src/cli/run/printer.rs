@@ -24,6 +24,8 @@ pub struct Printer {
     line_end: &'static str,
     state: Mutex<State>,
     remarks: Mutex<Box<dyn Write + Send>>,
+    /// Why something could not be written, when it is not that its reader has gone.
+    failure: Mutex<Option<io::Error>>,
 }
 
 /// Looks at the first line of the output.
@@ -75,6 +77,7 @@ impl Printer {
             line_end: "\n",
             state: Mutex::new(State { first: None, out, error, lines: BTreeMap::new() }),
             remarks: Mutex::new(Box::new(io::sink())),
+            failure: Mutex::default(),
         }
     }
 
@@ -86,6 +89,26 @@ impl Printer {
         if self.is_silent {
             return Ok(());
         }
+        self.noting(self.print_piece(rank, output, data))
+    }
+
+    /// Why something could not be written, although somebody wants to have it; once.
+    pub fn take_failure(&self) -> Option<io::Error> {
+        locked(&self.failure).take()
+    }
+
+    /// Notes why something could not be written: the result of a command that nobody could have is no success.
+    fn noting(&self, result: io::Result<()>) -> io::Result<()> {
+        result.map_err(|error| {
+            let kind = error.kind();
+            if kind != io::ErrorKind::BrokenPipe {
+                locked(&self.failure).get_or_insert(error);
+            }
+            kind.into()
+        })
+    }
+
+    fn print_piece(&self, rank: u32, output: Output, data: &[u8]) -> io::Result<()> {
         let mut state = locked(&self.state);
         let State { first, out, error, lines } = &mut *state;
         let mut held = Vec::new();
@@ -132,6 +155,10 @@ impl Printer {
     /// # Errors
     /// When nobody reads it any more.
     pub fn finish(&self, rank: u32) -> io::Result<()> {
+        self.noting(self.print_rest(rank))
+    }
+
+    fn print_rest(&self, rank: u32) -> io::Result<()> {
         let mut state = locked(&self.state);
         let State { out, error, lines, .. } = &mut *state;
         for output in [Output::Stdout, Output::Stderr] {
@@ -177,6 +204,33 @@ mod tests {
         }
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    /// Takes nothing, for this reason.
+    struct Full(io::ErrorKind);
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_noted_and_a_reader_that_goes_is_not() {
+        let printer = |kind, is_labelled| Printer::to(is_labelled, Box::new(Full(kind)), Box::new(io::sink()));
+        for is_labelled in [false, true] {
+            let full = printer(io::ErrorKind::StorageFull, is_labelled);
+            // A part of a line is printed with the end.
+            let printed = full.print(0, Output::Stdout, b"a").and_then(|()| full.finish(0));
+            assert_eq!(printed.unwrap_err().kind(), io::ErrorKind::StorageFull);
+            assert_eq!(full.take_failure().map(|error| error.kind()), Some(io::ErrorKind::StorageFull));
+            let gone = printer(io::ErrorKind::BrokenPipe, is_labelled);
+            assert!(gone.print(0, Output::Stdout, b"a").and_then(|()| gone.finish(0)).is_err());
+            assert!(gone.take_failure().is_none());
         }
     }
 

@@ -43,7 +43,7 @@ function planned(plan, request) {
     el("div", { className: "panel" },
       facts([["Start", time(plan.start)], ["End", time(plan.end)], ["Smallest", worth(plan.objective)],
         ["Shape", shapeOf(request, plan)], ["Factor", factorOf(request, plan)], ["Cost", credits(plan.cost)],
-        ["Hosts looked at", String(plan.hosts_seen)],
+        ["Hosts looked at", plan.hosts_left_out ? `${plan.hosts_seen}; of ${plan.hosts_left_out} more the schedule is not known` : ""],
         ["Efficiency", `${plan.efficiency.toFixed(3)}, at best ${plan.efficiency_bound.toFixed(3)}`]]),
       proof(plan),
       asksNothing(request) ? notice("Nothing is asked of the hosts: name amounts, or others may reserve all of them as well.", "warn") : null,
@@ -56,7 +56,8 @@ function planned(plan, request) {
 
 function proof(plan) {
   const better = (plan.objective?.kind ?? "start") === "start" ? "earlier" : "better";
-  const found = plan.outcome === "allocated" ? `No ${better} start exists among the hosts looked at` : "No start exists among the hosts looked at";
+  const among = plan.hosts_left_out ? " among the hosts looked at" : "";
+  const found = plan.outcome === "allocated" ? `No ${better} start exists${among}` : `No start exists${among}`;
   return plan.start_proven
     ? el("p", { className: "good" }, `✓ ${found}: proven.`)
     : el("p", { className: "soft" }, `Not proven: ${better === "earlier" ? "an earlier" : "a better"} start may exist.`);

@@ -147,6 +147,11 @@ function drawHost(context, view, row, y, x, gutter) {
     context.fillStyle = hatchPattern(context, palette);
     context.fillRect(gutter, y, width - gutter, row.height);
   }
+  context.fillStyle = palette.line;
+  for (const { start, end } of row.state.not_offered ?? []) {
+    const [left, right] = [Math.max(gutter, x(start)), Math.min(width, x(end))];
+    if (right > left) context.fillRect(left, y, right - left, row.height);
+  }
   const pad = row.height >= 12 ? 2 : row.height >= 6 ? 1 : 0;
   const thick = Math.max(1, (row.height - 2 * pad) / Math.max(1, row.lanes.length));
   row.lanes.forEach((lane, index) => drawLane(context, view, lane, y + pad + index * thick, thick, x, gutter));

@@ -81,6 +81,8 @@ export function requestForm({ action, more = [], onready, hosts = "2" }) {
       field("traffic.compute", "With that, part of the work that computes (such as 0.7)"),
       field("slack", "May begin so much later for own jobs of its site (such as 10m)"),
       field("sites_max", "Sites, at most", { type: "number", min: 1 }),
+      field("needs", "Commands there need (run, network)"),
+      field("image", "Image that they run in"),
       choice("effort", "Effort of planning"),
       field("id", "Label"),
       field("exclusive", "Whole hosts", { type: "checkbox" }),
@@ -120,7 +122,7 @@ function textsOf(fields) {
     else if (input.type === "number") texts[key] = Number(value);
     else if (input.type === "datetime-local") texts[key] = new Date(value).toISOString();
     else if (key === "attributes") texts.attributes = pairsOf(value, key, "arch=x86_64");
-    else if (key === "candidates") texts.candidates = wordsOf(value);
+    else if (key === "candidates" || key === "needs") texts[key] = wordsOf(value);
     else texts[key] = value;
   }
   const filled = [...others.values()].filter((other) => Object.keys(other).length > 0);

@@ -7,12 +7,15 @@ import { amounts, credits, duration, factorOf, factors, shapeOf, shapeText, shor
 
 const PAGE = 100;
 const KINDS = {
-  confirmed: "good", active: "good", ended: "soft", rejected: "warn", refused: "bad", failed: "bad", degraded: "warn",
+  confirmed: "good", active: "good", ended: "soft", done: "soft", rejected: "warn", refused: "bad", failed: "bad", degraded: "warn",
 };
 const OPEN = ["planning", "holding", "confirming", "confirmed", "active", "degraded", "rebrokering"];
 
 const linkTo = (id) => el("a", { href: `#/requests/${encodeURIComponent(id)}` }, short(id));
-const badge = (state) => el("span", { className: `badge ${KINDS[state] ?? "soft"}` }, state);
+const badge = (state) => el("span", { className: `badge ${KINDS[state] ?? "soft"}` }, state.replaceAll("_", " "));
+
+/** With how the command ended that it was for. */
+const stateOf = ({ state, exit_code: code }) => code === undefined ? state : `${state}, exit code ${code}`;
 
 /** What is asked; the first shape until one is reserved. */
 const sizeOf = (request) => request.shapes?.[0] ?? request;
@@ -37,7 +40,7 @@ function all(place) {
     const list = await api.get(api.query("/v1/requests", { limit: PAGE, after: pages[pages.length - 1] }));
     const rows = list.requests.map((request) => [
       el("a", { href: `#/requests/${encodeURIComponent(request.id)}` }, request.label ?? short(request.id)),
-      badge(request.state), request.user, number(hostsOf(request)), duration(lengthOf(request)),
+      badge(stateOf(request)), request.user, number(hostsOf(request)), duration(lengthOf(request)),
       request.reservation ? time(request.reservation.start) : (request.reason ? request.reason.detail : ""),
       time(request.submitted_ms / 1000)]);
     const turn = (text, isOn, action) => el("button", { type: "button", className: "quiet", disabled: !isOn, onclick: () => {
@@ -59,7 +62,7 @@ function one(place, id) {
   return async () => {
     const [request, why] = await Promise.all([api.get(path), api.get(`${path}/explain`)]);
     place.replaceChildren(
-      el("h1", {}, "Request ", el("code", {}, request.label ?? request.id), " ", badge(request.state)),
+      el("h1", {}, "Request ", el("code", {}, request.label ?? request.id), " ", badge(stateOf(request))),
       ...standing(request), ...wanted(request), ...history(why, request), actions(request, path));
   };
 }
@@ -98,7 +101,7 @@ function wanted({ request, user, extends: extends_, submitted_ms: submitted, ela
 
 function history(why, request) {
   const rounds = why.rounds.map((round, index) => [
-    number(index + 1), `${round.found_hosts} of ${round.asked_hosts} wanted, ${round.known_hosts} known`,
+    number(index + 1), `${round.found_hosts} fit and have a schedule, ${round.known_hosts} known`,
     round.cut.map((cut) => `${cut.constraint}: ${cut.hosts}`).join(", "),
     round.start === null ? round.detail : `planned for ${time(round.start)}`]);
   const tries = why.attempts.flatMap((attempt) => attempt.sites.map((site) => [

@@ -43,8 +43,8 @@ function answered(request, answer) {
       answer.is_proven ? "✓ Proven on the schedules used." : "Not proven: the search reached its limit."),
     ...(answer.front?.points.length > 1 ? priceCurve(request, answer) : []),
     facts([["Shape", shapeOf(request, answer)], ["Factor", factorOf(request, answer)], ["Cost", credits(answer.cost)], ["Free together then", answer.is_possible ? amounts(answer.free) : ""],
-      ["Hosts looked at", `${answer.matching_hosts} of ${answer.known_hosts} known`],
-      ["Left out", answer.without_schedule > 0 ? `${answer.without_schedule} sites whose schedules are not known` : ""]]),
+      ["Hosts that fit", `${answer.matching_hosts} of ${answer.known_hosts} known`],
+      ["Left out", answer.without_schedule > 0 ? `${answer.without_schedule} hosts whose schedules are not known` : ""]]),
     profile(answer), schedules(answer)];
 }
 

@@ -257,7 +257,7 @@ impl Forwarders {
                 None => "as many connections lead to its site as may be".to_owned(),
                 Some(place) => match self.discovery.open_run(&route.site, route.opening.clone()).await {
                     Ok(stream) => return Ok((stream, place)),
-                    Err(error @ (StreamError::Refused(_) | StreamError::TooLarge(_))) => {
+                    Err(error @ (StreamError::Refused(_) | StreamError::Wanting(..) | StreamError::TooLarge(_))) => {
                         return Err(io::Error::other(error));
                     }
                     Err(error) => error.to_string(),

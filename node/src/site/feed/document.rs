@@ -1,24 +1,30 @@
 //! What a feed says: a document `kolo-local/1` with the owner's running and planned work.
 //!
-//! Invariant: a document is taken as a whole or not at all; what is taken has only times and amounts that the ledger can
-//! reckon with, and ends at the horizon at the latest.
+//! Invariant: a document is taken as a whole or not at all, but for jobs that wait behind the first [`QUEUE_MAX`]: however many
+//! wait, what runs is known. What is taken has only times and amounts that the ledger can reckon with, and ends at the horizon
+//! at the latest.
 
-use std::{collections::BTreeMap, num::TryFromIntError};
+use std::{collections::BTreeMap, fmt, marker::PhantomData, num::TryFromIntError};
 
 use broker::{
     amount::Amount,
     document::{Misfit, read_object},
     ids::{HostId, RequestId, SiteId},
-    ledger::{FEED_NAME_BYTES_MAX, LocalWork, QueuedJob},
+    ledger::{FEED_NAME_BYTES_MAX, LocalWork, QUEUE_JOBS_MAX, QueuedJob},
     protocol::AttemptId,
     resources::Amounts,
     time::{Span, Time, Window},
 };
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, SeqAccess, Visitor},
+};
 
 const SCHEMA: &str = "kolo-local/1";
-/// Most entries of a document; about twice as many as the ledger takes.
-const ENTRIES_MAX: usize = 20_000;
+/// Most entries of `work`: ten times as many as the ledger takes, which keeps what runs and leaves out what is planned last.
+const WORK_MAX: usize = 100_000;
+/// Most entries of `queue` that are read: as many as the own queue holds. The others are counted.
+const QUEUE_MAX: usize = QUEUE_JOBS_MAX;
 
 /// Why a document is not taken.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +36,7 @@ pub enum DocumentError {
     #[error("schema: expected \"{SCHEMA}\", found {0:?}")]
     Schema(String),
     /// It is too long.
-    #[error("{0} entries; at most {ENTRIES_MAX} are read")]
+    #[error("{0} entries of work; at most {WORK_MAX} are read")]
     TooMany(usize),
     /// An entry is wrong.
     #[error("{list}[{index}].{key}: {detail}")]
@@ -49,10 +55,62 @@ pub enum DocumentError {
 #[serde(deny_unknown_fields)]
 struct Document {
     schema: String,
-    work: Vec<Entry>,
+    work: Head<Entry, WORK_MAX>,
     /// Jobs that wait, for the own queue.
     #[serde(default)]
-    queue: Vec<JobEntry>,
+    queue: Head<JobEntry, QUEUE_MAX>,
+}
+
+/// A list of which the first `MAX` entries are read.
+struct Head<T, const MAX: usize> {
+    first: Vec<T>,
+    /// Entries behind these.
+    more: usize,
+}
+
+impl<T, const MAX: usize> Default for Head<T, MAX> {
+    fn default() -> Self {
+        Head { first: Vec::new(), more: 0 }
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Head<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(HeadVisitor(PhantomData))
+    }
+}
+
+struct HeadVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for HeadVisitor<T, MAX> {
+    type Value = Head<T, MAX>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut head = Head::default();
+        while head.first.len() < MAX {
+            let Some(entry) = entries.next_element()? else { return Ok(head) };
+            head.first.push(entry);
+        }
+        while entries.next_element::<IgnoredAny>()?.is_some() {
+            head.more += 1;
+        }
+        Ok(head)
+    }
+}
+
+/// What a feed says, checked.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// What runs and what is planned.
+    pub works: Vec<LocalWork>,
+    /// What waits, as far as it is read.
+    pub queue: Vec<QueuedJob>,
+    /// Jobs that wait behind these.
+    pub unread: usize,
 }
 
 #[derive(Deserialize)]
@@ -87,12 +145,13 @@ struct Entry {
 }
 
 /// Until when work counts. It moves on once a reach only: work without an end would else be entered anew again and again.
-fn horizon(now: Time, reach: Span) -> Result<Time, TryFromIntError> {
+pub fn horizon(now: Time, reach: Span) -> Result<Time, TryFromIntError> {
     let reach = i64::try_from(reach.0.max(1))?;
     Ok(Time((now.0.div_euclid(reach) + 2) * reach))
 }
 
-/// Reads a document. `capacities` are those of this site's hosts; work on others is left to the ledger to count.
+/// Reads a document. `capacities` are those of this site's hosts; work on others is left to the ledger to count. Work behind
+/// `horizon` is left out.
 ///
 /// # Errors
 /// [`DocumentError`] that names the entry and the key.
@@ -100,8 +159,8 @@ pub fn read(
     bytes: &[u8],
     (site, capacities): (&SiteId, &BTreeMap<HostId, Amounts>),
     now: Time,
-    reach: Span,
-) -> Result<(Vec<LocalWork>, Vec<QueuedJob>), DocumentError> {
+    horizon: Time,
+) -> Result<Said, DocumentError> {
     let shape = |path: String, detail: String| DocumentError::Shape { path, detail };
     let document: Document = read_object(bytes).map_err(|Misfit { key, message, .. }| {
         let path = if key.is_empty() { ".".to_owned() } else { key };
@@ -110,13 +169,11 @@ pub fn read(
     if document.schema != SCHEMA {
         return Err(DocumentError::Schema(document.schema));
     }
-    let entries = document.work.len() + document.queue.len();
-    if entries > ENTRIES_MAX {
-        return Err(DocumentError::TooMany(entries));
+    if document.work.more > 0 {
+        return Err(DocumentError::TooMany(WORK_MAX + document.work.more));
     }
-    let horizon = horizon(now, reach).map_err(|error| shape("reach".to_owned(), error.to_string()))?;
-    let mut works = Vec::with_capacity(document.work.len());
-    for (index, entry) in document.work.into_iter().enumerate() {
+    let mut works = Vec::with_capacity(document.work.first.len());
+    for (index, entry) in document.work.first.into_iter().enumerate() {
         let work = checked(entry, capacities, now, horizon);
         let work = work.map_err(|(key, detail)| DocumentError::Entry { list: "work", index, key, detail })?;
         // Planned for later than anybody looks.
@@ -127,8 +184,8 @@ pub fn read(
     let job = |(index, entry)| {
         queued(entry, site, now).map_err(|(key, detail)| DocumentError::Entry { list: "queue", index, key, detail })
     };
-    let queue = document.queue.into_iter().enumerate().map(job).collect::<Result<_, _>>()?;
-    Ok((works, queue))
+    let queue = document.queue.first.into_iter().enumerate().map(job).collect::<Result<_, _>>()?;
+    Ok(Said { works, queue, unread: document.queue.more })
 }
 
 /// What a feed calls a piece of work or a job.
@@ -186,6 +243,7 @@ mod tests {
 
     const NOW: Time = Time(1_000_000);
     const REACH: Span = Span(1000);
+    const HORIZON: Time = Time(1_002_000);
 
     fn cpu(amount: u64) -> Amounts {
         Amounts::from([(ResourceName::new("cpu").unwrap(), Amount(amount))])
@@ -198,8 +256,8 @@ mod tests {
     fn read_work(work: &str) -> Result<Vec<LocalWork>, String> {
         let capacities = BTreeMap::from([(HostId::new("h1").unwrap(), cpu(4000))]);
         let text = format!("{{\"schema\":\"kolo-local/1\",\"work\":[{work}]}}");
-        read(text.as_bytes(), (&site(), &capacities), NOW, REACH)
-            .map(|(works, _)| works)
+        read(text.as_bytes(), (&site(), &capacities), NOW, HORIZON)
+            .map(|said| said.works)
             .map_err(|error| error.to_string())
     }
 
@@ -226,8 +284,8 @@ mod tests {
     fn jobs_that_wait_are_read_with_names_of_their_own() {
         let told = |queue: &str| {
             let text = format!("{{\"schema\":\"kolo-local/1\",\"work\":[],\"queue\":[{queue}]}}");
-            let read = read(text.as_bytes(), (&site(), &BTreeMap::new()), NOW, REACH);
-            read.map(|(_, queue)| queue).map_err(|error| error.to_string())
+            let read = read(text.as_bytes(), (&site(), &BTreeMap::new()), NOW, HORIZON);
+            read.map(|said| said.queue).map_err(|error| error.to_string())
         };
         let jobs = told(
             r#"{"id":"7","length":60,"deadline":1000500,"hosts":2,"amounts":{"cpu":500}},{"id":"8","length":9,"amounts":{"cpu":1}}"#,
@@ -243,6 +301,15 @@ mod tests {
             let error = told(job).unwrap_err();
             assert!(error.starts_with(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn however_many_wait_what_runs_is_known() {
+        let waiting = vec![r#"{"id":"2","length":3600,"amounts":{"cpu":1000}}"#; 150_000].join(",");
+        let text = format!(r#"{{"schema":"kolo-local/1","work":[{{"id":"1","host":"h1"}}],"queue":[{waiting}]}}"#);
+        assert!(text.len() < super::super::program::SAID_BYTES_MAX, "the program may say so much");
+        let said = read(text.as_bytes(), (&site(), &BTreeMap::new()), NOW, HORIZON).unwrap();
+        assert_eq!((said.works.len(), said.queue.len(), said.unread), (1, QUEUE_MAX, 150_000 - QUEUE_MAX));
     }
 
     #[test]
@@ -270,14 +337,14 @@ mod tests {
             assert!(told.starts_with(expected) && told.is_empty() == expected.is_empty(), "{work}: {told}");
         }
         let whole =
-            |text: &str| read(text.as_bytes(), (&site(), &BTreeMap::new()), NOW, REACH).unwrap_err().to_string();
+            |text: &str| read(text.as_bytes(), (&site(), &BTreeMap::new()), NOW, HORIZON).unwrap_err().to_string();
         assert_eq!(
             whole(r#"{"schema":"kolo-local/2","work":[]}"#),
             "schema: expected \"kolo-local/1\", found \"kolo-local/2\""
         );
         assert!(whole(r#"{"schema":"kolo-local/1","work":["#).contains("EOF"), "half of it is nothing");
         assert!(whole(r#"{"schema":"kolo-local/1","work":[]} x"#).starts_with(".: trailing"));
-        let many = vec![r#"{"id":"7","host":"h1"}"#; ENTRIES_MAX + 1].join(",");
-        assert!(read_work(&many).unwrap_err().contains("at most 20000 are read"));
+        let many = vec![r#"{"id":"7","host":"h1"}"#; WORK_MAX + 1].join(",");
+        assert!(read_work(&many).unwrap_err().contains("100001 entries of work; at most 100000 are read"));
     }
 }

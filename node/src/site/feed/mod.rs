@@ -1,10 +1,13 @@
 //! The feed: a program of the owner that reports again and again what the owner's own work takes, such as the jobs of a local
 //! batch system. The ledger counts it as taken, so that the grid does not get it.
 //!
-//! Invariant: a run that fails in any way changes nothing: what was known stays until a later run reports otherwise.
+//! Invariant: a run that fails in any way changes nothing: what was known stays until a later run reports otherwise. Until one
+//! run of this node has not failed, the site promises nothing: whatever it knows may be from long ago.
 
 mod document;
 mod program;
+#[cfg(test)]
+mod slurm_tests;
 
 use std::{
     ffi::OsString,
@@ -13,12 +16,14 @@ use std::{
 };
 
 use broker::{
-    ledger::{Books as _, Event, FeedReport, HostLedger, LocalWork, QueuedJob, ReplyToken},
+    ledger::{Books as _, Event, FeedReport, HostLedger, ReplyToken},
     time::Time,
+    trust::SharedGate,
 };
 use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
+use self::document::Said;
 use crate::{
     config::{LocalSettings, NodeConfig},
     runtime::{clock::Clock, lock::locked, metrics::Metrics},
@@ -40,6 +45,8 @@ pub struct FeedState {
     pub report: FeedReport,
     /// Why the last run was of no use, if it was not.
     pub failure: Option<String>,
+    /// Whether the site promises nothing until a run is of use.
+    pub is_awaited: bool,
 }
 
 /// What is known of the feed, as other tasks read it.
@@ -63,6 +70,7 @@ pub struct Feed {
     search_path: Option<OsString>,
     own_site: OwnSite,
     ledger: SharedLedger,
+    gate: SharedGate,
     clock: Clock,
     metrics: Arc<Metrics>,
     state: SharedFeedState,
@@ -73,12 +81,12 @@ impl Feed {
     pub fn new(
         config: &NodeConfig,
         own_site: OwnSite,
-        ledger: SharedLedger,
+        (ledger, gate): (SharedLedger, SharedGate),
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> Feed {
         let (settings, search_path) = (config.settings.local.clone(), config.search_path.clone());
-        Feed { settings, search_path, own_site, ledger, clock, metrics, state: SharedFeedState::default() }
+        Feed { settings, search_path, own_site, ledger, gate, clock, metrics, state: SharedFeedState::default() }
     }
 
     /// What is known of it; none when there is none.
@@ -86,25 +94,29 @@ impl Feed {
         (!self.settings.feed.0.is_empty()).then(|| self.state.clone())
     }
 
-    /// Runs it once, before anybody is granted anything.
+    /// Runs it once, before anybody is granted anything. When that fails, nobody is until a later run does not.
     pub async fn begin(&self) {
-        let report = if self.settings.feed.0.is_empty() {
+        let said = if self.settings.feed.0.is_empty() {
             // What an earlier feed has reported holds no longer when the owner has taken the feed away.
-            Ok((Vec::new(), Vec::new()))
+            Ok(Said::default())
         } else {
-            self.report().await
+            self.said().await
         };
-        match report {
+        match said {
             // The next run reports what has come of it.
-            Ok((works, queue)) => {
+            Ok(Said { works, queue, .. }) => {
                 self.ledger.lock().handle(self.clock.now(), Event::Feed { token: NOBODY, works, queue });
             }
-            Err(why) => self.note(Err(why)),
+            Err(why) => {
+                self.set_awaited(true);
+                self.note(Err(why));
+                warn!("until the feed of own work has worked once, this site promises nothing to the grid");
+            }
         }
     }
 
-    /// Runs it until the caller drops the future.
-    pub async fn run(self) {
+    /// Runs it until the caller drops the future; calls `offer` when the site may promise something from now on.
+    pub async fn run(self, offer: impl Fn()) {
         if self.settings.feed.0.is_empty() {
             return std::future::pending().await;
         }
@@ -113,27 +125,41 @@ impl Feed {
         loop {
             every.tick().await;
             let report = self.round().await;
+            let is_first = report.is_ok() && self.state.get().is_awaited;
+            if is_first {
+                self.set_awaited(false);
+            }
             self.note(report);
+            if is_first {
+                offer();
+            }
         }
+    }
+
+    fn set_awaited(&self, is_awaited: bool) {
+        self.gate.lock().set_own_work_known(!is_awaited);
+        self.state.set(FeedState { is_awaited, ..self.state.get() });
     }
 
     /// One run, until the ledger has what it reports.
     async fn round(&self) -> Result<FeedReport, String> {
-        let report = self.report().await?;
-        self.own_site.feed(report, ANSWER_TIMEOUT).await
+        let Said { works, queue, unread } = self.said().await?;
+        let report = self.own_site.feed((works, queue), ANSWER_TIMEOUT).await?;
+        Ok(FeedReport { left_out: report.left_out + unread, ..report })
     }
 
     /// One run, until what it reports is understood.
-    async fn report(&self) -> Result<(Vec<LocalWork>, Vec<QueuedJob>), String> {
-        let said = program::run(&self.settings.feed.0, self.search_path.as_ref(), self.settings.timeout).await;
-        let said = said.map_err(|error| error.to_string())?;
+    async fn said(&self) -> Result<Said, String> {
+        let now = self.clock.now().utc;
+        let horizon = document::horizon(now, self.settings.reach).map_err(|error| error.to_string())?;
+        let run = program::run(&self.settings.feed.0, self.search_path.as_ref(), horizon, self.settings.timeout);
+        let said = run.await.map_err(|error| error.to_string())?;
         let capacity = |books: &HostLedger| (books.host().id.clone(), books.host().capacity.clone());
         let (capacities, site) = {
             let ledger = self.ledger.lock();
             (ledger.hosts().map(capacity).collect(), ledger.site().clone())
         };
-        let report = document::read(&said, (&site, &capacities), self.clock.now().utc, self.settings.reach);
-        report.map_err(|error| error.to_string())
+        document::read(&said, (&site, &capacities), now, horizon).map_err(|error| error.to_string())
     }
 
     fn note(&self, report: Result<FeedReport, String>) {
@@ -153,7 +179,7 @@ impl Feed {
                 if report.short > 0 && before.report.short == 0 {
                     warn!(short = report.short, "own work takes what the grid was promised before");
                 }
-                self.state.set(FeedState { heard: Some(self.clock.now().utc), report, failure: None });
+                self.state.set(FeedState { heard: Some(self.clock.now().utc), report, failure: None, ..before });
             }
             Err(why) => {
                 self.metrics.fed(None);

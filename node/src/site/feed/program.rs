@@ -1,7 +1,7 @@
 //! One run of the feed's program: a process group of its own, with a time limit and a limit on what it may say.
 //!
 //! Invariant: no run outlasts its limit or the node; one that is cut off is ended with all that it has started. Of the node's
-//! environment it gets `PATH` alone.
+//! environment it gets `PATH` alone, and beside it [`HORIZON`].
 
 use std::{
     ffi::OsString,
@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use broker::time::Time;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     process::Command,
@@ -17,8 +18,10 @@ use tokio::{
 
 use crate::runtime::process_group::RunGroup;
 
-/// Most that a feed may say on standard output: some hundred bytes for each entry that is read.
-pub const SAID_BYTES_MAX: usize = 8 << 20;
+/// Most that a feed may say on standard output: some hundred bytes for each of a quarter of a million entries.
+pub const SAID_BYTES_MAX: usize = 32 << 20;
+/// The variable that names the time until which work counts, in seconds since 1970: what recurs for ever is told until then.
+const HORIZON: &str = "KOLO_HORIZON";
 /// What is kept of its complaints.
 const COMPLAINT_BYTES_MAX: usize = 500;
 
@@ -44,11 +47,22 @@ pub enum RunError {
     },
 }
 
-/// Runs `command` and returns what it has said on standard output.
-pub async fn run(command: &[String], path: Option<&OsString>, timeout: Duration) -> Result<Vec<u8>, RunError> {
+/// Runs `command`, which may look ahead until `horizon`, and returns what it has said on standard output.
+pub async fn run(
+    command: &[String],
+    path: Option<&OsString>,
+    horizon: Time,
+    timeout: Duration,
+) -> Result<Vec<u8>, RunError> {
     let (program, arguments) = command.split_first().ok_or_else(|| io::Error::other("there is no program to run"))?;
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().current_dir("/").process_group(0).kill_on_drop(true);
+    command
+        .args(arguments)
+        .env_clear()
+        .env(HORIZON, horizon.0.to_string())
+        .current_dir("/")
+        .process_group(0)
+        .kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(path) = path {
         command.env("PATH", path);
@@ -101,7 +115,7 @@ mod tests {
 
     async fn run_script(script: &str, timeout: Duration) -> Result<String, String> {
         let command = ["/bin/sh", "-c", script].map(str::to_owned);
-        let said = run(&command, std::env::var_os("PATH").as_ref(), timeout).await;
+        let said = run(&command, std::env::var_os("PATH").as_ref(), Time(7), timeout).await;
         said.map(|said| String::from_utf8(said).unwrap()).map_err(|error| error.to_string())
     }
 
@@ -113,12 +127,13 @@ mod tests {
             "exit status: 1: b"
         );
         assert_eq!(run_script("echo a; echo b >&2; pwd; env | grep HOME; true", LONG).await.unwrap(), "a\n/\n");
+        assert_eq!(run_script("echo $KOLO_HORIZON", LONG).await.unwrap(), "7\n");
         assert_eq!(run_script("exit 3", LONG).await.unwrap_err(), "exit status: 3");
         let much = format!("head -c {} /dev/zero; sleep 1000", SAID_BYTES_MAX + 1);
         assert!(run_script(&much, LONG).await.unwrap_err().contains("says more than"));
         let complaint = run_script("head -c 5000000 /dev/zero | tr '\\0' x >&2; exit 1", LONG).await.unwrap_err();
         assert_eq!(complaint.len(), "exit status: 1: ".len() + COMPLAINT_BYTES_MAX);
-        let nothing = run(&["/no/such/program".to_owned()], None, LONG).await.unwrap_err().to_string();
+        let nothing = run(&["/no/such/program".to_owned()], None, Time(7), LONG).await.unwrap_err().to_string();
         assert!(nothing.contains("No such file"), "{nothing}");
     }
 

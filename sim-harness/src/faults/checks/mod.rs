@@ -16,6 +16,7 @@ mod own_jobs;
 mod receipts;
 mod repairable;
 mod repeat;
+mod rules;
 mod settled;
 mod shares;
 mod together;
@@ -73,13 +74,14 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
     check_taken_back(grid, node);
 }
 
-/// What is in a ledger for the first time: at its price, within shares, not where the site is being emptied, nor for a node whose
+/// What is in a ledger for the first time: at its price, within shares, as its owner offers it, not where the site is being emptied, nor for a node whose
 /// holds lapse.
 fn check_new(grid: &mut Grid, node: usize) {
     drains::check_ledger(grid, node);
     own_jobs::check_ledger(grid, node);
     lapses::check_ledger(grid, node);
-    if grid.options.money.is_none() && grid.options.shares.is_none() {
+    let has_rules = grid.options.rules.is_some();
+    if grid.options.money.is_none() && grid.options.shares.is_none() && !has_rules {
         return;
     }
     let Some(running) = grid.nodes[node].running() else { return };
@@ -88,6 +90,7 @@ fn check_new(grid: &mut Grid, node: usize) {
     let new: Vec<AttemptId> = attempts.filter(|attempt| !grid.truth.has_seen(node, attempt)).cloned().collect();
     money::check_prices(grid, node, &new);
     shares::check_shares(grid, node, &new);
+    rules::check_offered(grid, node, &new);
     new.into_iter().for_each(|attempt| grid.truth.note_seen(node, attempt));
 }
 

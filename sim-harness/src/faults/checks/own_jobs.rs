@@ -94,7 +94,8 @@ fn only_held_back(grid: &Grid, node: usize, before: &Shown, after: &Shown, now: 
         let ends_now = grants.iter().all(|grant| grant.window.end == now.utc);
         let has_room = |grant: &Grant| {
             let next = Grant { window: Window::starting(now.utc, Span(1)), ..grant.clone() };
-            let is_free = |shown: &Shown| !capacity::has_no_room(hosts, shown.confirmed(), &next, &attempt.request, now);
+            let is_free =
+                |shown: &Shown| !capacity::has_no_room(hosts, shown.confirmed(), &next, &attempt.request, now);
             is_free(before) && is_free(after)
         };
         ends_now && after.waits.contains_key(*attempt) && grants.iter().all(has_room)

@@ -62,7 +62,7 @@ fn lines_that_are_no_jobs_are_counted_with_their_numbers() {
         record(6, 140, 500, 3, 60),
     );
     let Trace { jobs, findings } = read(&text).unwrap();
-    let Findings { broken, incomplete, absurd_run_time, out_of_order, rejected } = findings;
+    let Findings { broken, incomplete, absurd_run_time, out_of_order, rejected, .. } = findings;
     assert_eq!(broken.first[0], (4, "expected at least 18 fields, got 3".to_owned()));
     assert_eq!(broken.first[1], (7, "field 4: expected a number of at most 1125899906842624, got \"x\"".to_owned()));
     assert_eq!((incomplete.count, incomplete.first[0].0), (1, 3));
@@ -143,6 +143,85 @@ fn a_byte_order_mark_costs_no_job() {
 }
 
 #[test]
+fn old_line_ends_cost_no_job_and_keep_the_numbers() {
+    let (good, bad) = (record(1, 0, 5, 1, 9), "x\n");
+    let text = format!("; a comment\n{good}{bad}\n{good}");
+    for end in ["\n", "\r\n", "\r"] {
+        let Trace { jobs, findings } = read(&text.replace('\n', end)).unwrap();
+        assert_eq!((jobs.len(), jobs[0].line, jobs[1].line), (2, 2, 5), "{end:?}");
+        assert_eq!((findings.broken.count, findings.broken.first[0].0), (1, 3), "{end:?}");
+    }
+}
+
+#[test]
+fn what_is_no_text_is_called_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.swf");
+    for (head, expected) in [
+        (&b"\x1f\x8b\x08\x00"[..], "a.swf: the file is compressed (gzip): unpack it, as by gunzip"),
+        (b"BZh91AY", "compressed (bzip2)"),
+        (b"\xfd7zXZ\x00", "compressed (xz)"),
+        (b"\x28\xb5\x2f\xfd", "compressed (zstd)"),
+        (b"PK\x03\x04", "compressed (zip)"),
+        (b"\xff\xfe1\x00", "the file is UTF-16"),
+    ] {
+        fs::write(&path, [head, b"rest\nof it\n"].concat()).unwrap();
+        let error = trace::read(&path, &[cluster(1, 1, 1)], &RULES).unwrap_err();
+        assert!(error.is::<BadUsage>() && error.to_string().contains(expected), "{error}");
+    }
+}
+
+/// A record with this status (field 11).
+fn with_status(id: i64, submit_s: i64, run_s: i64, status: i64) -> String {
+    format!("{id} {submit_s} 0 {run_s} 4 -1 -1 4 3600 -1 {status} 1 1 1 1 1 -1 -1\n")
+}
+
+#[test]
+fn parts_of_an_execution_are_left_out_where_the_job_has_a_line() {
+    let text = [
+        with_status(1, 0, 1000, 1),
+        with_status(1, 0, 400, 2),
+        with_status(1, -1, 600, 3),
+        with_status(2, 5, 7, 1),
+        // Behind another job's line, and without one of its own.
+        with_status(1, 0, 9, 4),
+        with_status(3, 20, 30, 2),
+        with_status(3, -1, 40, 3),
+    ];
+    let Trace { jobs, findings } = read(&text.concat()).unwrap();
+    assert_eq!(jobs.iter().map(|job| (job.id, job.known.length_s)).collect::<Vec<_>>(), [(1, 1000), (2, 7), (3, 30)]);
+    assert_eq!((findings.part.count, findings.part.first[2].0), (3, 5));
+    assert_eq!((findings.broken.count, findings.broken.first[0].0, findings.out_of_order.count), (1, 7, 0));
+}
+
+#[test]
+fn jobs_that_never_ran_are_left_out_and_counted() {
+    let none = |id| with_status(id, 0, 0, 0).replacen(" 0 4 ", " 0 0 ", 1);
+    let text = [
+        with_status(1, 0, 50, 1),
+        with_status(2, 0, 0, 5),
+        with_status(3, 0, -1, 5),
+        none(4),
+        // Too short to be measured, and cancelled while it ran.
+        with_status(5, 0, 0, 1),
+        with_status(6, 0, 20, 5),
+    ];
+    let Trace { jobs, findings } = read(&text.concat()).unwrap();
+    assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [1, 5, 6]);
+    assert_eq!(findings.incomplete.count, 3);
+    assert_eq!(findings.incomplete.first.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 3, 4]);
+}
+
+#[test]
+fn a_limit_that_is_none_is_unknown_and_the_job_is_kept() {
+    for limit in ["4294967295", "1000000000000000000", "1e300", "0", "-1", "-7"] {
+        let Trace { jobs, findings } = read(&record(1, 0, 5, 1, 9).replacen(" 9 ", &format!(" {limit} "), 1)).unwrap();
+        assert_eq!((jobs.len(), &findings), (1, &Findings::default()), "{limit}");
+        assert_eq!((jobs[0].known.limit_s, jobs[0].held_s, jobs[0].is_killed), (5, 6, false), "{limit}");
+    }
+}
+
+#[test]
 fn files_that_cannot_be_used_are_refused_with_file_and_line() {
     let good = record(1, 0, 5, 1, 9);
     let cut = format!("{good}2 0 5");
@@ -171,7 +250,7 @@ fn gigantic_numbers_are_broken_lines_or_rejected_jobs() {
     let good = record(1, 0, 5, 1, 9);
     for (line, expected) in [
         (record(2, 0, 1_000_000_001, 1, -1), "field 4: expected at most 1000000000 seconds, got 1000000001"),
-        (record(2, 0, 5, 1, 4_000_000_000), "field 9: expected at most 1000000000 seconds"),
+        (record(2, 0, 5, 1, 9).replacen(" 9 ", " long ", 1), "field 9: expected a number"),
         (record(2, 200_000_000_000, 5, 1, 9), "field 2: expected at most 100000000000 seconds"),
         (record(2, 0, 5, 1, 9).replacen(" 5 ", " 1e300 ", 1), "field 4: expected a number"),
         (record(2, 0, 5, 1, 9).replacen(" 5 ", " NaN ", 1), "field 4: expected a number"),

@@ -91,6 +91,7 @@ fn check_opened(grid: &GridId, opened: Opened) {
                 quotes: false,
                 addresses: Vec::new(),
                 features: Features::own(),
+                offer: Default::default(),
             };
             let mut view = SiteView::new(advert, Millis(0), opened.remaining);
             let snapshot =

@@ -25,8 +25,13 @@ fn findings(feed: &FeedView, zone: &TimeZone) -> Vec<Finding> {
         let since = heard
             .clone()
             .map_or("no answer since the node has started".to_owned(), |heard| format!("last answer {heard}"));
-        let to_do = "run its program (local.feed in the configuration) by hand as the user of the node; until it works, its \
-                     last answer stays in force";
+        let until = if feed.is_awaited {
+            "this node gives the grid nothing until it works"
+        } else {
+            "until it works, its last answer stays in force"
+        };
+        let to_do =
+            format!("run its program (local.feed in the configuration) by hand as the user of the node; {until}");
         findings.push(Finding::problem(CHECK, format!("the feed of own work fails, {since}: {failure}"), to_do));
     }
     if feed.left_out > 0 {
@@ -64,15 +69,22 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_feed_is_told() {
-        let good =
-            told(r#"{"heard":1763712000,"failure":null,"entries":2,"elsewhere":9,"short":0,"left_out":0,"queued":0}"#);
+        let good = told(
+            r#"{"heard":1763712000,"failure":null,"is_awaited":false,"entries":2,"elsewhere":9,"short":0,"left_out":0,"queued":0}"#,
+        );
         assert_eq!(good.len(), 1);
         assert!(good[0].0 == Level::Good && good[0].1.starts_with("last answer 2025-11-21 08:00:00"), "{good:?}");
         let bad = told(
-            r#"{"heard":null,"failure":"exit status: 1","entries":0,"elsewhere":0,"short":3,"left_out":1,"queued":0}"#,
+            r#"{"heard":null,"failure":"exit status: 1","is_awaited":true,"entries":0,"elsewhere":0,"short":3,"left_out":1,"queued":0}"#,
         );
         let levels: Vec<Level> = bad.iter().map(|(level, _)| *level).collect();
         assert_eq!(levels, [Level::Problem, Level::Problem, Level::Note]);
         assert!(bad[0].1.contains("no answer since the node has started: exit status: 1"), "{bad:?}");
+        let to_do = |is_awaited| {
+            let feed = FeedView { heard: None, failure: Some("x".to_owned()), is_awaited, ..FeedView::default() };
+            findings(&feed, &TimeZone::UTC)[0].to_do.clone().unwrap_or_default()
+        };
+        assert!(to_do(true).ends_with("this node gives the grid nothing until it works"), "{}", to_do(true));
+        assert!(to_do(false).ends_with("its last answer stays in force"), "{}", to_do(false));
     }
 }

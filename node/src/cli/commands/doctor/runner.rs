@@ -17,7 +17,11 @@ const CHECK: &str = "runner";
 /// Largest note.
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Tries what the node here has noted; nothing to say when no command is run.
+/// What is said where the owner lets no commands run.
+const NOTHING_RUNS: &str =
+    "commands of users are not run; runner = \"bubblewrap\" in site.toml lets them (docs/run.md)";
+
+/// Tries what the node here has noted; nothing to say before it has.
 pub(super) fn check(data_dir: &Path) -> Vec<Finding> {
     let note = files::read(&data_dir.join(NOTE_FILE), NOTE_BYTES_MAX).ok().flatten();
     let Some(noted) = note else { return Vec::new() };
@@ -27,7 +31,7 @@ pub(super) fn check(data_dir: &Path) -> Vec<Finding> {
             vec![Finding::note(CHECK, "another user's node runs commands, which is tested only as that user", to_do)]
         }
         Ok(Some(note)) => findings(&note, data_dir),
-        Ok(None) => Vec::new(),
+        Ok(None) => vec![Finding::good(CHECK, NOTHING_RUNS)],
         Err(error) => {
             let to_do = "start the node again, which writes it";
             vec![Finding::problem(CHECK, format!("its note {NOTE_FILE} cannot be read: {error}"), to_do)]
@@ -71,7 +75,7 @@ mod tests {
         assert_eq!(check(directory.path()), []);
         let note = |text: &str| files::replace(&directory.path().join(NOTE_FILE), text).unwrap();
         note("null");
-        assert_eq!(check(directory.path()), []);
+        assert_eq!(check(directory.path()), [Finding::good(CHECK, NOTHING_RUNS)]);
         note("{");
         assert_eq!(check(directory.path())[0].level, Level::Problem);
         let user = Some("no-such-user".to_owned());

@@ -11,19 +11,22 @@ use broker::{
     ids::SiteId,
     time::{Span, Time},
 };
+use discovery::check::STEPS_PER_SITE_MAX;
 use jiff::tz::TimeZone;
 use ureq::http::StatusCode;
 
 use super::finding::{Finding, Level};
 use crate::{
-    api::grid::{BanView, HostList, HostView, ReachView, SOFTWARE, ScheduleState, SiteList, Status},
+    api::grid::{
+        ApartView, BanView, HostList, HostView, ReachView, SOFTWARE, ScheduleState, SiteList, SiteView, Status,
+    },
     cli::{client::Client, error::CliError, exit::Exit},
     runtime::clock::is_off,
     site::activation::FailedActivation,
     text::{
         safe::safe,
         time::{format_span, format_time},
-        words::counted,
+        words::{counted, site_text},
     },
 };
 
@@ -55,7 +58,10 @@ pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone
             // A node of an earlier version cannot be asked this.
             let tried = (status.peers > 0).then(|| client.get_waiting::<ReachView>("/v1/reach", DIAL_BACK_WAIT).ok());
             findings.extend(tried.flatten().map(|tried| check_inbound(&tried, &status, announced(&status, &sites))));
-            findings.push(check_peers(&status, &sites));
+            findings.push(check_peers(&status));
+            findings.push(check_schedules(&sites));
+            findings.extend(check_coarse(&status, zone));
+            findings.extend(check_versions(&sites.apart));
             findings.push(check_clock(&status));
             findings.push(check_bans(&sites.bans, zone));
             findings.extend(client.hosts().ok().and_then(|list| check_prices(&list, &status.site, zone)));
@@ -234,7 +240,7 @@ fn check_inbound(tried: &ReachView, status: &Status, shown: &[String]) -> Findin
     Finding::note(CHECK, what, to_do)
 }
 
-fn check_peers(status: &Status, sites: &SiteList) -> Finding {
+fn check_peers(status: &Status) -> Finding {
     const CHECK: &str = "peers";
     let others = status.known_sites.saturating_sub(1);
     if status.peers == 0 && others > 0 {
@@ -249,14 +255,71 @@ fn check_peers(status: &Status, sites: &SiteList) -> Finding {
         let to_do = "if the grid has other sites, give the address of one with --bootstrap; else invite some";
         return Finding::note(CHECK, "it knows no other site", to_do);
     }
-    let doubtful = sites.sites.iter().filter(|site| site.schedule != ScheduleState::Current).count();
     let what = format!("connected to {}; {} known", counted(status.peers, "peer"), counted(others, "other site"));
-    if doubtful == 0 {
-        return Finding::good(CHECK, what);
+    Finding::good(CHECK, what)
+}
+
+/// Sites that are named in one finding.
+const SITES_NAMED_MAX: usize = 8;
+
+/// Sites whose schedules are not known, or not as they are now, and why: nothing is planned on them.
+fn check_schedules(sites: &SiteList) -> Finding {
+    const CHECK: &str = "schedules";
+    let doubtful: Vec<&SiteView> = sites.sites.iter().filter(|site| site.schedule != ScheduleState::Current).collect();
+    if doubtful.is_empty() {
+        return Finding::good(CHECK, format!("those of all {} are current", counted(sites.sites.len(), "site")));
     }
-    let what = format!("{what}, of which {doubtful} have not sent their schedules lately");
-    let to_do = "kolo sites names them; their owners can run kolo doctor there";
-    Finding::note(CHECK, what, to_do)
+    let named = doubtful.iter().take(SITES_NAMED_MAX).map(|site| {
+        let why = site.schedule_trouble.as_deref().map(|why| format!(" ({})", safe(why))).unwrap_or_default();
+        let here = if site.this_node { " (this node)" } else { "" };
+        let name = site_text(site.site.as_str(), &site.name);
+        format!("{}{here}: {}{why}", safe(&name), site.schedule.as_str())
+    });
+    let more = doubtful.len().saturating_sub(SITES_NAMED_MAX);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let what = format!(
+        "nothing is planned on {} of {} whose schedules are not current: {}{more}",
+        doubtful.len(),
+        counted(sites.sites.len(), "site"),
+        named.collect::<Vec<_>>().join("; ")
+    );
+    let is_own = doubtful.iter().any(|site| site.this_node);
+    if is_own {
+        return Finding::problem(
+            CHECK,
+            what,
+            "wait some seconds and run kolo doctor again; if it stays so, restart the node",
+        );
+    }
+    Finding::note(
+        CHECK,
+        what,
+        "wait a minute and run kolo doctor again; if it stays so, have their owners run it there",
+    )
+}
+
+/// Whether others are told all of this site's occupancy as it is; nothing when they are.
+fn check_coarse(status: &Status, zone: &TimeZone) -> Option<Finding> {
+    let from = format_time(status.coarse_from?, zone);
+    let what = format!(
+        "this site has more steps of occupancy than others are told ({STEPS_PER_SITE_MAX}): from {from} on its hosts look busier to \
+         them than they are"
+    );
+    let to_do = "enter less of the far future, or own work in whole hours; or divide the hosts among several sites";
+    Some(Finding::note("occupancy", what, to_do))
+}
+
+/// Sites that speak another version of the protocol; nothing when there is none.
+fn check_versions(apart: &[ApartView]) -> Option<Finding> {
+    let named = apart.iter().take(SITES_NAMED_MAX).map(|apart| format!("{}: {}", apart.site, safe(&apart.why)));
+    let what = format!("{} not understood: {}", counted(apart.len(), "site"), named.collect::<Vec<_>>().join("; "));
+    (!apart.is_empty()).then(|| {
+        Finding::problem(
+            "versions",
+            what,
+            "install the same kolo on all nodes of the grid; each site says which one is too old",
+        )
+    })
 }
 
 /// Peers that the node has banned.
@@ -366,6 +429,40 @@ mod tests {
         assert_eq!(
             what,
             "1 of 2 hosts of this site cost something; prices change at 2025-11-21 18:00:00+00:00 (kolo hosts)"
+        );
+    }
+
+    #[test]
+    fn sites_without_a_current_schedule_are_named_with_the_reason() {
+        let site = |name: &str, this_node: bool, schedule: &str, trouble: Option<&str>| {
+            json!({ "site": "12D3", "name": name, "this_node": this_node, "hosts": 1, "advert_age_s": 0, "expires_in_s": 9,
+                "schedule": schedule, "ledger_version": null, "schedule_age_s": null, "schedule_trouble": trouble,
+                "addresses": [] })
+        };
+        let check = |sites: Vec<Value>| {
+            let list = json!({ "sites": sites, "bans": [], "next": null });
+            check_schedules(&serde_json::from_value::<SiteList>(list).unwrap())
+        };
+        assert_eq!(check(vec![site("a", true, "current", None)]).level, Level::Good);
+        let shown = check(vec![site("a", true, "current", None), site("b", false, "unknown", Some("too busy"))]);
+        assert_eq!(shown.level, Level::Note);
+        assert!(shown.what.contains("1 of 2 sites") && shown.what.contains("unknown (too busy)"), "{}", shown.what);
+        assert_eq!(check(vec![site("a", true, "unknown", None)]).level, Level::Problem);
+        let many = (0..20).map(|_| site("b", false, "stale", None)).collect();
+        assert!(check(many).what.ends_with("and 12 more"));
+    }
+
+    #[test]
+    fn what_is_told_coarsely_and_who_is_not_understood_is_said() {
+        let coarse = check_coarse(&status(&json!({ "coarse_from": 86_400 })), &TimeZone::UTC).unwrap();
+        assert!(coarse.what.contains("from 1970-01-02 00:00:00+00:00 on"), "{}", coarse.what);
+        assert!(check_coarse(&status(&json!({})), &TimeZone::UTC).is_none());
+        let apart = ApartView { site: SiteId::new("12D4").unwrap(), why: "its program is too old".to_owned() };
+        assert_eq!(check_versions(&[]), None);
+        let finding = check_versions(&[apart]).unwrap();
+        assert!(
+            finding.level == Level::Problem && finding.what.ends_with("12D4: its program is too old"),
+            "{finding:?}"
         );
     }
 

@@ -1,4 +1,4 @@
-//! Version 6 of the protocol of direct requests: the kinds, and what is in their bodies.
+//! Version 7 of the protocol of direct requests: the kinds, and what is in their bodies.
 //!
 //! Invariant: the numbers and the order of what is in a body are the format (`golden.rs` has their bytes).
 
@@ -9,13 +9,14 @@ use broker::protocol::{HostState, LedgerVersion, Refusal, RefusalReason, SiteAns
 use super::{
     ask_version::{AskVersion, Written},
     check::check_tariff,
-    encoding::{ANSWER_BYTES_MAX, DecodeError, EncodeError, REQUEST_BYTES_MAX, SCHEDULES_BYTES_MAX, decode, encode},
-    message::{MANY_MAX, WireAnswer, WireRequest},
+    encoding::{ANSWER_BYTES_MAX, DecodeError, EncodeError, REQUEST_BYTES_MAX, decode, encode},
+    message::{MANY_MAX, SinceThen, WireAnswer, WireRequest},
+    version::DIALECT,
 };
 
 /// The version.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask6;
+pub struct Ask7;
 
 macro_rules! kinds {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $kind:ident = $number:literal,)* }) => {
@@ -45,6 +46,7 @@ kinds! {
         Revocations = 4,
         DialBack = 5,
         Many = 6,
+        SchedulesPart = 7,
         Hold = 16,
         Confirm = 17,
         Release = 18,
@@ -56,6 +58,7 @@ kinds! {
         Bookings = 24,
         Book = 25,
         Quote = 26,
+        Standing = 27,
     }
 }
 
@@ -70,6 +73,8 @@ kinds! {
         Busy = 6,
         NotUnderstood = 7,
         Many = 8,
+        Changes = 9,
+        PartsGone = 10,
         Held = 16,
         Confirmed = 17,
         Released = 18,
@@ -80,6 +85,7 @@ kinds! {
         Refused = 23,
         Bookings = 24,
         Quoted = 25,
+        Standing = 26,
     }
 }
 
@@ -89,9 +95,9 @@ type Part = (u16, Vec<u8>);
 /// Longest text of a refusal that is read, in characters.
 const REFUSAL_TEXT_MAX: usize = 300;
 
-impl AskVersion for Ask6 {
+impl AskVersion for Ask7 {
     fn number(&self) -> u16 {
-        6
+        DIALECT
     }
 
     fn knows_request(&self, kind: u16) -> bool {
@@ -99,15 +105,13 @@ impl AskVersion for Ask6 {
     }
 
     fn answer_bytes_max(&self, kind: u16) -> Option<usize> {
-        Answer::of(kind).map(|kind| match kind {
-            Answer::Schedules => SCHEDULES_BYTES_MAX,
-            _ => ANSWER_BYTES_MAX,
-        })
+        Answer::of(kind).map(|_| ANSWER_BYTES_MAX)
     }
 
     fn write_request(&self, request: &WireRequest) -> Written {
         let (kind, body) = match request {
             WireRequest::Schedules(known) => (Question::Schedules, encode(known)),
+            WireRequest::SchedulesPart { version, number } => (Question::SchedulesPart, encode(&(version, number))),
             WireRequest::Advert => (Question::Advert, encode(&())),
             WireRequest::Adverts(known) => (Question::Adverts, encode(known)),
             WireRequest::Revocations { from } => (Question::Revocations, encode(from)),
@@ -125,6 +129,10 @@ impl AskVersion for Ask6 {
         let kind = Question::of(kind).ok_or(DecodeError::UnknownKind(kind))?;
         Ok(match kind {
             Question::Schedules => WireRequest::Schedules(question(body)?),
+            Question::SchedulesPart => {
+                let (version, number) = question(body)?;
+                WireRequest::SchedulesPart { version, number }
+            }
             Question::Advert => question::<()>(body).map(|()| WireRequest::Advert)?,
             Question::Adverts => WireRequest::Adverts(question(body)?),
             Question::Revocations => WireRequest::Revocations { from: question(body)? },
@@ -137,6 +145,10 @@ impl AskVersion for Ask6 {
     fn write_answer(&self, answer: &WireAnswer) -> Written {
         let (kind, body) = match answer {
             WireAnswer::Schedules(schedules) => (Answer::Schedules, encode(schedules)),
+            WireAnswer::Changes(SinceThen { from, changes, is_complete }) => {
+                (Answer::Changes, encode(&(from, changes, is_complete)))
+            }
+            WireAnswer::PartsGone => (Answer::PartsGone, encode(&())),
             WireAnswer::Adverts { envelopes, is_complete } => (Answer::Adverts, encode(&(envelopes, is_complete))),
             WireAnswer::Unchanged(version) => (Answer::Unchanged, encode(version)),
             WireAnswer::Revocations { revocations, total } => (Answer::Revocations, encode(&(revocations, total))),
@@ -152,7 +164,12 @@ impl AskVersion for Ask6 {
     fn read_answer(&self, kind: u16, body: &[u8]) -> Result<WireAnswer, DecodeError> {
         let kind = Answer::of(kind).ok_or(DecodeError::UnknownKind(kind))?;
         Ok(match kind {
-            Answer::Schedules => WireAnswer::Schedules(Arc::new(decode::<_, SCHEDULES_BYTES_MAX>(body)?)),
+            Answer::Schedules => WireAnswer::Schedules(Arc::new(told(body)?)),
+            Answer::Changes => {
+                let (from, changes, is_complete) = told(body)?;
+                WireAnswer::Changes(SinceThen { from, changes, is_complete })
+            }
+            Answer::PartsGone => told::<()>(body).map(|()| WireAnswer::PartsGone)?,
             Answer::Adverts => {
                 let (envelopes, is_complete) = told(body)?;
                 WireAnswer::Adverts { envelopes, is_complete }
@@ -194,6 +211,7 @@ fn write_site_request(request: &SiteRequest) -> Written {
             (Question::TakeOver, encode(&(attempt, authorization, step)))
         }
         SiteRequest::Bookings { after } => (Question::Bookings, encode(after)),
+        SiteRequest::Standing(authorization) => (Question::Standing, encode(authorization)),
     };
     Ok((kind as u16, body?))
 }
@@ -212,6 +230,7 @@ fn write_site_answer(answer: &SiteAnswer) -> Written {
         SiteAnswer::Found { parts, is_coordinated, version } => {
             (Answer::Found, encode(&(parts, is_coordinated, version)))
         }
+        SiteAnswer::Standing(standing) => (Answer::Standing, encode(standing)),
         SiteAnswer::Refused(refusal) => (Answer::Refused, Ok(refusal_body(refusal)?)),
         SiteAnswer::Bookings { bookings, is_complete, is_withheld, version } => {
             (Answer::Bookings, encode(&(bookings, is_complete, is_withheld, version)))
@@ -279,7 +298,9 @@ fn read_site_request(kind: Question, body: &[u8]) -> Result<SiteRequest, DecodeE
             SiteRequest::TakeOver { attempt, authorization, step }
         }
         Question::Bookings => SiteRequest::Bookings { after: question(body)? },
+        Question::Standing => SiteRequest::Standing(question(body)?),
         Question::Schedules
+        | Question::SchedulesPart
         | Question::Advert
         | Question::Adverts
         | Question::Revocations
@@ -322,11 +343,14 @@ fn read_site_answer(kind: Answer, body: &[u8]) -> Result<SiteAnswer, DecodeError
             SiteAnswer::Found { parts, is_coordinated, version }
         }
         Answer::Refused => SiteAnswer::Refused(refusal_in(body)?),
+        Answer::Standing => SiteAnswer::Standing(told(body)?),
         Answer::Bookings => {
             let (bookings, is_complete, is_withheld, version) = told(body)?;
             SiteAnswer::Bookings { bookings, is_complete, is_withheld, version }
         }
         Answer::Schedules
+        | Answer::Changes
+        | Answer::PartsGone
         | Answer::Adverts
         | Answer::Unchanged
         | Answer::Revocations
