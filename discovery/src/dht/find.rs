@@ -218,7 +218,9 @@ impl Finder {
         });
         hosts.append(&mut unanswered);
         let silent = self.ask_some(&query, &hosts, old, started).await;
-        let found = aside(known_hosts, || self.with_schedules(&query, &hosts, &silent, (started, &mut rng)));
+        // What was drawn before depends on what had to be asked; where the hosts begin does not.
+        let mut order = StdRng::seed_from_u64(!seed);
+        let found = aside(known_hosts, || self.with_schedules(&query, &hosts, &silent, (started, &mut order)));
         Found { known_hosts, cut: cut.into_iter().collect(), ..found }
     }
 

@@ -197,7 +197,8 @@ impl Serving {
             return WireAnswer::Schedules(Arc::clone(first));
         }
         let latest = self.kept.back_mut().filter(|latest| {
-            let is_followed = || valid(&self.state).recent.since(latest.version).is_some();
+            let since = || valid(&self.state).recent.since(latest.version);
+            let is_followed = || since().is_some_and(|changes| changes.leads_to(version));
             latest.version == version || latest.made.elapsed() < LOOK_EVERY && is_followed()
         });
         if let Some(latest) = latest {

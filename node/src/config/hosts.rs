@@ -204,7 +204,7 @@ mod tests {
         assert!(hosts[..3].iter().all(|own| own.host.capacity == hosts[0].host.capacity));
         let classes: Vec<_> = hosts.iter().map(|own| own.class.as_ref().map(HostId::as_str)).collect();
         assert_eq!(classes, [Some("n"), Some("n"), Some("n"), None, Some("m")]);
-        assert_eq!(read("[[hosts]]\nid = \"n\"\ncount = 1024").unwrap().len(), 1024);
+        assert_eq!(read("[[hosts]]\nid = \"n\"\ncount = 2048").unwrap().len(), 2048);
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
             ("hosts = []", "expected 1 to 2048 hosts, got 0"),
             ("[[hosts]]\nid = \"n\"\ncount = 0", "host n: count: expected 1 to 2048 hosts, got 0"),
             ("[[hosts]]\nid = \"n\"\ncount = 100000", "host n: count: expected 1 to 2048 hosts, got 100000"),
-            ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"n\"\ncount = 1024", "host n: count: expected 1 to 1023 hosts"),
+            ("[[hosts]]\nid = \"h\"\n[[hosts]]\nid = \"n\"\ncount = 2048", "host n: count: expected 1 to 2047 hosts"),
             ("[[hosts]]\nid = \"n\"\ncount = 2\n[[hosts]]\nid = \"n-2\"", "host n-2: the id is used twice"),
             ("[[hosts]]\nid = \"n\"\ncount = 2\n[[hosts]]\nid = \"n\"", "host n: the id is used twice"),
             ("[[hosts]]\nid = \"n-1\"\n[[hosts]]\nid = \"n\"\ncount = 2", "host n-1: the id is used twice"),

@@ -175,11 +175,11 @@ mod tests {
             spans.iter().map(|(start, end)| ((*start).to_owned(), (*end).to_owned())).collect()
         };
         let found = spans(NIGHTS, 7, "2026-12-18T12:00:00Z");
-        // From Thursday 17 December on; Berlin is an hour ahead of UTC.
+        // From Thursday 17 December on; Berlin is an hour ahead of UTC. The night before Monday is of Sunday, which ends at midnight.
         let expected = pairs(&[
             ("12-17 00:00", "12-17 07:00"),
             ("12-17 17:00", "12-18 07:00"),
-            ("12-18 17:00", "12-21 07:00"),
+            ("12-18 17:00", "12-20 23:00"),
             ("12-21 17:00", "12-22 07:00"),
             ("12-22 17:00", "12-23 07:00"),
             ("12-23 17:00", "12-23 23:00"),
@@ -192,8 +192,8 @@ mod tests {
     fn a_night_in_which_the_clock_changes_is_an_hour_shorter_or_longer() {
         let of = |now: &str, at: usize| spans(NIGHTS, 3, now).remove(at);
         let span = |start: &str, end: &str| (start.to_owned(), end.to_owned());
-        assert_eq!(of("2027-03-27T12:00:00Z", 1), span("03-26 17:00", "03-29 06:00"));
-        assert_eq!(of("2027-10-30T12:00:00Z", 1), span("10-29 16:00", "11-01 07:00"));
+        assert_eq!(of("2027-03-27T12:00:00Z", 1), span("03-26 17:00", "03-28 22:00"));
+        assert_eq!(of("2027-10-30T12:00:00Z", 1), span("10-29 16:00", "10-31 23:00"));
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn first_of_commit() -> u64 {
     let told = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     let hash = told.ok().and_then(|told| String::from_utf8(told.stdout).ok()).unwrap_or_default();
     let number = hash.get(..12).and_then(|first| u64::from_str_radix(first, 16).ok());
-    WAITED_FROM + number.unwrap_or(0) % WAITED_FROM
+    RULED_FROM + number.unwrap_or(0) % RULED_FROM
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn adverts_beyond_the_limits_are_refused() {
     bad[4].addresses = vec!["not an address".to_owned()];
     bad[5].hosts.classes_mut()[0].host.attributes.insert("k".repeat(65), "v".to_owned());
     bad[6].addresses = vec!["/memory/1".to_owned(); 17];
-    bad[7].hosts = (0..1025).map(|i| host(&format!("h{i}"))).collect();
+    bad[7].hosts = (0..2049).map(|i| host(&format!("h{i}"))).collect();
     bad[8].contact = Some("x".repeat(257));
     bad[9].contact = Some("ssh h\u{7}".to_owned());
     bad[10].features = (0..=FEATURES_MAX).map(|number| Feature::try_from(format!("f{number}")).unwrap()).collect();

@@ -532,6 +532,7 @@ mod tests {
                 ("ports", Level::Note),
                 ("reach", Level::Note),
                 ("peers", Level::Problem),
+                ("schedules", Level::Good),
                 ("clock", Level::Problem),
                 ("bans", Level::Good),
                 ("activation", Level::Problem)
