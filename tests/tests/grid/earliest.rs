@@ -92,7 +92,7 @@ fn a_live_answer_is_as_early_as_what_the_node_knows_allows() {
         possible += usize::from(slot.is_some());
         later += usize::from(slot.is_some_and(|start| start > asked["earliest"].as_i64().unwrap()));
     }
-    assert!(possible > 10 && later > 5, "{possible} possible, {later} later than they ask for");
+    assert!(possible > 10 && later > 2, "{possible} possible, {later} later than they ask for");
 
     // Nothing was held so far, so what is taken first begins when it was planned to.
     let taken = requests.iter().find(|asked| start_of(&offline[asked["id"].as_str().unwrap()]).is_some()).unwrap();

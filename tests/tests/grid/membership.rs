@@ -170,7 +170,7 @@ fn a_node_without_a_credential_is_not_believed_and_gets_no_holds() {
 
 #[test]
 fn an_owner_refuses_by_name_of_the_rule() {
-    let policy = "[policy]\nmax_duration = \"1h\"\ndeny = [\"eve\"]\n";
+    let policy = "[[offered]]\ndates = \"1970-01-01\"\n[policy]\ndeny = [\"eve\"]\n";
     let first = founded("alpha", &format!("{policy}{}", hosts("a", 1)));
     let refused = Person::new().told(&words(&submit(1, "2h")), &first.data(), 2);
     assert!(refused.contains("no placement"), "{refused}");
