@@ -12,15 +12,13 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::coarse::Coarseness;
+pub use self::schedules::{
+    ChangeKind, ClassChange, ClassSchedules, ClassesLeft, HostChange, ScheduleChange, ScheduleSnapshot, ScheduleUpdate,
+    SiteSchedules, USE_STEPS,
+};
 pub use self::standing::Standing;
 pub(crate) use self::standing::share_of;
-pub use self::{
-    coarse::Coarseness,
-    schedules::{
-        ChangeKind, ClassChange, ClassSchedules, ClassesLeft, HostChange, ScheduleChange, ScheduleSnapshot,
-        ScheduleUpdate, SiteSchedules, USE_STEPS,
-    },
-};
 use crate::{
     amount::{Amount, format_amount},
     classes::Hosts,

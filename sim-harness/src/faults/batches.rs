@@ -6,7 +6,7 @@ use broker::{batch::Order, cost::Cost};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::options::one_of;
+use super::choice::one_of;
 
 /// The first number of a request of a batch.
 const FIRST_NUMBER: u64 = 1_000;

@@ -11,7 +11,7 @@ use broker::{
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::options::one_of;
+use super::choice::one_of;
 
 /// Speeds of hosts, in thousandths of the reference speed.
 const SPEEDS: [u32; 4] = [500, 1_000, 1_700, 4_000];

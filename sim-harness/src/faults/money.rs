@@ -12,7 +12,7 @@ use broker::{
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::options::one_of;
+use super::choice::one_of;
 
 /// What sets the generators of requests apart from those of sites.
 const REQUESTS: u64 = 0x00b4_d6e7_0000;

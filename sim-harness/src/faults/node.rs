@@ -27,13 +27,14 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     canary::Canary,
+    choice::one_of,
     clock::{self, Clock},
     credentials,
     lookup::Lookup,
     message::{Body, Question},
     mutations,
     names::{self, amounts},
-    options::{DISK_MS_MAX, Options, one_of},
+    options::{DISK_MS_MAX, Options},
     views::Views,
 };
 use crate::engine::{Actor, Disk, Machines, Moment, Receipts, Setup, Write};

@@ -15,8 +15,9 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    batches::Batches, canary::Canary, classes::Classes, demands::Demands, drains::Drains, hoards::Hoards, links::Links,
-    money::Money, queues::Queues, rules::Rules, scales::Scales, shapes::Shapes, shares::Shares, slacks::Slacks,
+    batches::Batches, canary::Canary, choice::one_of, classes::Classes, demands::Demands, drains::Drains,
+    hoards::Hoards, links::Links, money::Money, queues::Queues, rules::Rules, scales::Scales, shapes::Shapes,
+    shares::Shares, slacks::Slacks,
 };
 
 /// How long sites remember an attempt that is over.
@@ -177,11 +178,6 @@ const UNLUCKY: [Unlucky; 13] = [
 
 /// Longest write of a node; drawn for every node.
 pub const DISK_MS_MAX: [u64; 5] = [0, 5, 60, 600, 600];
-
-/// One of `choices`.
-pub fn one_of<T: Copy>(random: &mut Xoshiro256PlusPlus, choices: &[T]) -> T {
-    choices[random.random_range(0..choices.len())]
-}
 
 impl Options {
     /// Draws the options of a seed.

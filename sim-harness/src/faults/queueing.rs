@@ -9,7 +9,7 @@ use broker::{
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{canary::Canary, event::Event, grid::Grid, names, options::one_of, world::World};
+use super::{canary::Canary, choice::one_of, event::Event, grid::Grid, names, world::World};
 use crate::engine::Medium as _;
 
 /// Plans when owners order something.

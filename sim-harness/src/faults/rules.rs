@@ -12,7 +12,7 @@ use broker::{
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{event::Event, grid::Grid, options::one_of};
+use super::choice::one_of;
 
 /// How far ahead spans are laid out.
 const LAID_OUT: i64 = 3 * 86_400;
@@ -22,7 +22,7 @@ const LAID_OUT: i64 = 3 * 86_400;
 pub struct Rules {
     seed: u64,
     /// How many there are.
-    changes: usize,
+    pub changes: usize,
 }
 
 impl Rules {
@@ -31,6 +31,11 @@ impl Rules {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let changes = one_of(&mut random, &[1, 4, 16]);
         (random.random_range(0..3) > 0).then_some(Rules { seed, changes })
+    }
+
+    /// What draws when, and where, rules change.
+    pub fn generator(&self) -> Xoshiro256PlusPlus {
+        Xoshiro256PlusPlus::seed_from_u64(self.seed ^ 1)
     }
 }
 
@@ -45,31 +50,8 @@ pub fn in_force(offered: Option<&Offered>, policy: OwnerPolicy) -> OwnerPolicy {
     }
 }
 
-/// Plans the changes.
-pub fn plan(grid: &mut Grid) {
-    let Some(rules) = grid.options.rules.clone() else { return };
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(rules.seed ^ 1);
-    for _ in 0..rules.changes {
-        let at = random.random_range(0..grid.options.faulty_ms);
-        let (site, seed) = (random.random_range(0..grid.nodes.len()), random.random());
-        grid.after(at, Event::Rules { site, seed });
-    }
-}
-
-/// The owner of a site has other rules from now on.
-pub fn change(grid: &mut Grid, site: usize, seed: u64) {
-    let (mut random, now) = (Xoshiro256PlusPlus::seed_from_u64(seed), grid.clock(site).utc);
-    let offered = draw(&mut random, now);
-    grid.note(None, format_args!("s{site} offers {offered:?}"));
-    grid.nodes[site].offered = Some(offered);
-    grid.figures.rule_changes += 1;
-    let policy = super::life::policy_of(grid, site);
-    if let Some(running) = grid.nodes[site].running() {
-        running.gate.lock().set_policy(policy);
-    }
-}
-
-fn draw(random: &mut Xoshiro256PlusPlus, now: Time) -> Offered {
+/// Draws what an owner offers from `now` on.
+pub fn offered_from(random: &mut Xoshiro256PlusPlus, now: Time) -> Offered {
     let (open, closed) = (one_of(random, &[60, 900, 4_000, 20_000]), one_of(random, &[1, 60, 900, 8_000]));
     let first = now.0 - random.random_range(0..open + closed);
     let starts = (0..).map(|number| first + number * (open + closed)).take_while(|start| *start < now.0 + LAID_OUT);

@@ -10,7 +10,7 @@ use broker::{
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::options::one_of;
+use super::choice::one_of;
 
 /// What sets the generators of requests apart from that of the seed.
 const REQUESTS: u64 = 0x05ba_9e50_0000;

@@ -31,7 +31,8 @@ use super::{
     options::{Options, SETTLE_WITHIN_MS},
     owners, queueing,
     queues::Queues,
-    rules::{self, Rules},
+    rules::Rules,
+    ruling,
     scales::Scales,
     shapes::Shapes,
     shares::Shares,
@@ -170,7 +171,7 @@ impl Trial {
             batch_plans::plan_ahead(&batches, grid);
         }
         owners::plan_drains(grid);
-        rules::plan(grid);
+        ruling::plan(grid);
         hoarding::plan(grid);
         queueing::plan(grid);
         fates.plan(grid);
@@ -236,7 +237,7 @@ impl Trial {
             Event::Reprice { site, seed } => owners::reprice(grid, site, seed),
             Event::Evict { number } => losses::evict(&mut self.world, number),
             Event::Drain { site, is_draining } => owners::drain(&mut self.world, site, is_draining),
-            Event::Rules { site, seed } => rules::change(grid, site, seed),
+            Event::Rules { site, seed } => ruling::change(grid, site, seed),
             Event::Order { site, seed } => queueing::order(&mut self.world, site, seed),
             Event::Desert { number } => losses::desert(grid, number),
             Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),
