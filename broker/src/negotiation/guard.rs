@@ -437,7 +437,8 @@ impl Negotiation {
             return self.end_repair(now, Some(Outcome::Rejected { reason: none_left, start_proven: true }));
         };
         self.record.last_attempt = last_attempt;
-        self.search = Search::new(problem, &self.settings, now.monotonic, self.random.random());
+        let (home, order) = (self.entry_point.clone(), self.random.random());
+        self.search = Search::new(problem, home, &self.settings, now.monotonic, order);
         self.persist(stands);
         self.find();
     }

@@ -24,8 +24,8 @@ const PRICE_REFUSALS_MAX: u32 = 4;
 /// A site that has refused so often by rules that it had just changed is left out.
 const RULE_REFUSALS_MAX: u32 = 4;
 
-/// A site that was busy is asked again after the shortest wait, doubled so often.
-const BUSY_DOUBLINGS: u32 = 4;
+/// A site that was busy is asked again after this at the latest, and after half of it at the earliest.
+const BUSY_WAIT: Millis = Millis(64);
 
 /// Why a site is left out from now on.
 #[derive(Debug)]
@@ -34,15 +34,6 @@ enum Exclusion {
     Silent,
     /// It refused for a reason that another attempt would not change.
     Refused(String),
-}
-
-/// What a refusal has shown of the site's hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Learned {
-    /// What is free.
-    Free,
-    /// That others hold what would be free: a plan around it may do as well.
-    Held,
 }
 
 /// How a plan minds the holds of others that refusals have shown.
@@ -59,8 +50,8 @@ pub(super) struct Lessons {
     excluded: BTreeMap<SiteId, Exclusion>,
     hints: Hints,
     quotes: Quotes,
-    /// What the site has shown by which the last attempt was refused.
-    learned: Option<Learned>,
+    /// Whether the site by which the last attempt was refused has shown what is free.
+    has_learned: bool,
     /// The last site that has refused to give more than a share of it, and its words.
     limited_by: Option<(SiteId, String)>,
     /// How often each site has refused so.
@@ -122,26 +113,27 @@ impl Lessons {
     }
 
     /// How a plan on hosts that were found minds the holds of others. It avoids them only after two attempts have met one: most go away
-    /// or become reservations at once, and a plan around a hold that goes away starts later than it need.
+    /// or become reservations at once, and a plan around a hold that goes away starts later than it need; but who holds hosts again and
+    /// again is not to keep others from all of them.
     pub fn holds(&self) -> Holds {
         if self.held_by_others >= 2 { Holds::AvoidedIfPossible } else { Holds::Ignored }
     }
 
-    /// The same for a plan on the hosts of the last one, which what refusals have shown since then is used up by.
-    pub fn take_holds(&mut self) -> Holds {
-        if self.learned.take() == Some(Learned::Held) { Holds::Avoided } else { self.holds() }
+    /// Whether the last refusal has shown what is free; that is used up.
+    pub fn take_learned(&mut self) -> bool {
+        std::mem::take(&mut self.has_learned)
     }
 
     /// Whether a search has something new to plan with.
     pub fn has_learned(&self) -> bool {
-        self.learned.is_some()
+        self.has_learned
     }
 
     /// A site has had no room for a question: it is asked once more after a while, and then left out.
     pub fn note_busy(&mut self, site: &SiteId) {
         if self.were_busy.insert(site.clone()) {
             self.waits_for_busy = true;
-            self.learned = None;
+            self.has_learned = false;
         } else {
             self.exclude_silent(site);
         }
@@ -169,16 +161,17 @@ impl Lessons {
             RefusalReason::HeldByAnother { .. } | RefusalReason::OtherAttempt => {
                 self.held_by_others += 1;
                 let shows_holds = refusal.hosts.iter().any(|state| !state.held.is_empty());
-                self.learned = shows_holds.then_some(Learned::Held);
+                // Who meets others again and again waits until it is clear what they get.
+                self.has_learned = shows_holds && self.held_by_others == 1;
                 true
             }
             RefusalReason::NotEnough { .. } => {
-                self.learned = (!refusal.hosts.is_empty()).then_some(Learned::Free);
+                self.has_learned = !refusal.hosts.is_empty();
                 true
             }
             // The plan could have minded it.
             RefusalReason::UplinkFull { .. } if found.is_some_and(|found| found.uplinks.of(site).is_some()) => {
-                self.learned = (!refusal.hosts.is_empty()).then_some(Learned::Free);
+                self.has_learned = !refusal.hosts.is_empty();
                 true
             }
             RefusalReason::PriceChanged { host, tariff } => {
@@ -188,7 +181,7 @@ impl Lessons {
                 if *refusals >= PRICE_REFUSALS_MAX || self.hints.has_tariff(site, (host, tariff), found) {
                     self.excluded.insert(site.clone(), Exclusion::Refused(refusal.reason.to_string()));
                 }
-                self.learned = Some(Learned::Free);
+                self.has_learned = true;
                 false
             }
             RefusalReason::NotOffered { denial, offer } => {
@@ -198,11 +191,11 @@ impl Lessons {
                 if *refusals >= RULE_REFUSALS_MAX || self.hints.has_offer(site, offer, found) {
                     self.excluded.insert(site.clone(), Exclusion::Refused(denial.to_string()));
                 }
-                self.learned = Some(Learned::Free);
+                self.has_learned = true;
                 false
             }
             RefusalReason::NotAllowed(denial) if refusal.shows_what_is_free() => {
-                self.learned = Some(Learned::Free);
+                self.has_learned = true;
                 self.limited_by = Some((site.clone(), denial.to_string()));
                 let refusals = self.share_refusals.entry(site.clone()).or_default();
                 *refusals += 1;
@@ -248,15 +241,17 @@ impl Lessons {
         self.hints.remember_states(site, version, hosts, hosts_max);
     }
 
-    /// The wait before the next attempt. It grows with every conflict, and has jitter so that two rivals part.
+    /// The wait before the next attempt. Where others hold what it wants, it is longer than their attempts take, and its longest doubles with
+    /// every such conflict: so rivals for the same hosts come one after the other, and see what the one before has got.
     pub fn wait(&mut self, settings: &NegotiationSettings, random: &mut impl Rng) -> Millis {
-        let is_for_busy = std::mem::take(&mut self.waits_for_busy);
-        if self.held_by_others == 0 && !is_for_busy {
-            return Millis(0);
+        if self.held_by_others > 0 {
+            self.waits_for_busy = false;
+            let longest = (settings.backoff_min.0 << self.held_by_others.min(16)).min(settings.backoff_max.0);
+            return Millis(random.random_range(settings.backoff_min.0..=longest.max(settings.backoff_min.0)));
         }
-        let least = if is_for_busy { BUSY_DOUBLINGS } else { 0 };
-        let doublings = self.held_by_others.saturating_sub(1).clamp(least, 16);
-        let longest = (settings.backoff_min.0 << doublings).min(settings.backoff_max.0);
-        Millis(random.random_range(longest / 2..=longest))
+        match std::mem::take(&mut self.waits_for_busy) {
+            true => Millis(random.random_range(BUSY_WAIT.0 / 2..=BUSY_WAIT.0)),
+            false => Millis(0),
+        }
     }
 }

@@ -179,9 +179,10 @@ impl Negotiation {
             Decision::Reserved { plan, .. } => State::Reserved { plan: plan.clone() },
             Decision::Closed(outcome) => State::Closed { outcome: outcome.clone() },
         };
+        let problem = Negotiation::problem_of(&record);
         let mut negotiation = Negotiation {
+            search: Search::new(problem, entry_point.clone(), &settings, now.monotonic, seed),
             entry_point,
-            search: Search::new(Negotiation::problem_of(&record), &settings, now.monotonic, seed),
             watch: Watch::new((seed >> 32) as u32),
             settings,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),

@@ -6,10 +6,13 @@
 //! seen all or `m_max` is reached, looks beyond the hosts that are known once, and looks again at most
 //! [`MISSED_FINDS_MAX`] times for schedules that could not be fetched.
 
+mod drawn;
+
 use std::{borrow::Cow, collections::BTreeSet};
 
 use rand::{Rng, RngExt};
 
+use self::drawn::{Among, Run};
 use super::{
     Excluded, Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, WithoutBudget,
     lessons::{Holds, Lessons},
@@ -25,13 +28,15 @@ use crate::{
     protocol::Refusal,
     reason::Reason,
     request::{Effort, ObjectiveKind, Request},
-    strategy::plan_best,
     time::{Millis, Now, Time, Window},
     uplinks::Uplinks,
 };
 
 /// How often a request looks again when the schedules of hosts that it needs could not be fetched.
 const MISSED_FINDS_MAX: u32 = 4;
+
+/// A quarter of the wait before it first looks again; each wait is four times as long as the one before.
+const LOOK_AGAIN_AFTER: Millis = Millis(4);
 
 /// How often in a row a request is planned again on the hosts of one round, with what refusals have shown since.
 const REPLANS_MAX: u32 = 2;
@@ -117,6 +122,8 @@ pub(super) enum Next {
 #[derive(Debug)]
 pub(super) struct Search {
     problem: Problem,
+    /// The site of the coordinator.
+    home: SiteId,
     /// Draws the order in which the request prefers hosts.
     order: u64,
     /// Whether it prefers those of the sites with most processors free.
@@ -144,11 +151,18 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// A search that has learned nothing yet; `order` is the request's own.
-    pub(super) fn new(problem: Problem, settings: &NegotiationSettings, started: Millis, order: u64) -> Search {
+    /// A search by the node of the site `home` that has learned nothing yet; `order` is the request's own.
+    pub(super) fn new(
+        problem: Problem,
+        home: SiteId,
+        settings: &NegotiationSettings,
+        started: Millis,
+        order: u64,
+    ) -> Search {
         let multiplier = settings.planner.first_m(problem.objective);
         Search {
             problem,
+            home,
             order,
             spreads: settings.planner.spread,
             started,
@@ -235,7 +249,7 @@ impl Search {
         if found.hosts.len() < self.problem.seats_min() {
             let reason = self.problem.shortage(&found);
             let round = self.round(&found, RoundOutcome::Rejected(reason.clone()));
-            let wait = self.look_again(&found, settings);
+            let wait = self.look_again(&found);
             return (round, wait.unwrap_or_else(|| Next::End(self.outcome_of_shortage(&found, reason))));
         }
         let (outcome, without_budget) = self.plan(now, &found, self.lessons.holds(), settings, random, observer);
@@ -262,25 +276,23 @@ impl Search {
     ) -> Option<(Round, Proposal)> {
         let known = self.planned_on.take()?;
         // A lesson is of the last attempt, whatever is made of it.
-        let (has_learned, holds) = (self.lessons.has_learned(), self.lessons.take_holds());
-        if !has_learned || self.replans >= REPLANS_MAX {
+        if !self.lessons.take_learned() || self.replans >= REPLANS_MAX {
             return None;
         }
         self.replans += 1;
-        self.planned_as_well(known, holds, (now, settings), random, observer)
+        self.planned_as_well(known, (now, settings), random, observer)
     }
 
     /// A plan on these hosts that is worth at least so much.
     fn planned_as_well(
         &mut self,
         (mut found, value): (Found, i64),
-        holds: Holds,
         (now, settings): (Now, &NegotiationSettings),
         random: &mut impl Rng,
         observer: &mut impl PhaseObserver,
     ) -> Option<(Round, Proposal)> {
         found.hosts.retain(|host| !self.lessons.is_excluded(&host.site));
-        let (outcome, without_budget) = self.plan(now, &found, holds, settings, random, observer);
+        let (outcome, without_budget) = self.plan(now, &found, Holds::Avoided, settings, random, observer);
         match outcome {
             PlanOutcome::Allocated(plan) => {
                 // Time passes, so what was the earliest start may be over.
@@ -316,8 +328,7 @@ impl Search {
             return None;
         }
         let (found, value) = self.planned_on.take()?;
-        let holds = self.lessons.take_holds();
-        let other = self.planned_as_well((found.clone(), value), holds, (now, settings), random, observer);
+        let other = self.planned_as_well((found.clone(), value), (now, settings), random, observer);
         if other.is_none() {
             self.planned_on = Some((found, value));
         }
@@ -355,12 +366,12 @@ impl Search {
 
     /// Some hosts fit, but their schedules could not be fetched: they change too fast, or their sites are busy, and a moment
     /// later they may be known. None when the search has waited often enough.
-    fn look_again(&mut self, found: &Found, settings: &NegotiationSettings) -> Option<Next> {
+    fn look_again(&mut self, found: &Found) -> Option<Next> {
         if found.without_schedule == 0 || self.missed_finds >= MISSED_FINDS_MAX {
             return None;
         }
         self.missed_finds += 1;
-        Some(Next::Wait(Millis(settings.backoff_min.0 << (2 * self.missed_finds))))
+        Some(Next::Wait(Millis(LOOK_AGAIN_AFTER.0 << (2 * self.missed_finds))))
     }
 
     /// Too few hosts are left: because there are no more, or because sites refused or did not answer.
@@ -393,36 +404,30 @@ impl Search {
     ) -> (PlanOutcome, Option<WithoutBudget>) {
         let earliest = self.problem.earliest.max(now.utc);
         let effort = self.problem.effort.unwrap_or(settings.planner.effort);
-        let seed = random.random();
         self.planned_at = now.utc;
-        let this = &*self;
-        let run = |with_holds: bool, budget: Option<Cost>, observer: &mut dyn PhaseObserver| {
-            let hosts: Vec<Cow<'_, Host>> = found.hosts.iter().map(|host| this.lessons.hints().host(host)).collect();
-            let hosts: Vec<(&SiteId, &Host)> =
-                found.hosts.iter().zip(&hosts).map(|(found, host)| (&found.site, &**host)).collect();
-            let schedules = this.lessons.hints().offered(found.hosts.iter(), with_holds, now.utc);
-            let candidates: Vec<Candidate<'_>> = hosts
-                .iter()
-                .zip(&schedules)
-                .map(|((site, host), schedule)| Candidate { site, host, schedule })
-                .collect();
-            let (shapes, uplinks) = (this.problem.shapes.iter(), this.lessons.hints().uplinks(found, with_holds));
-            let job = |demand| Job { uplinks: &uplinks, budget, ..this.job(demand, Some(now.utc), earliest) };
-            let jobs = shapes.map(|(shape, demand)| (*shape, job(demand)));
-            plan_best(jobs, &candidates, effort, seed, observer)
-        };
-        let (budget, avoids) = (this.budget(), holds != Holds::Ignored);
-        let (with_holds, outcome) = match run(avoids, budget, observer) {
-            PlanOutcome::Rejected(_) if holds == Holds::AvoidedIfPossible => (false, run(false, budget, observer)),
-            outcome => (avoids, outcome),
+        let run = Run { search: self, found, now, earliest, effort, seed: random.random() };
+        let all = |with_holds| Among { sites: None, latest: self.problem.latest, with_holds };
+        let budget = self.budget();
+        let avoids = holds != Holds::Ignored;
+        let (among, outcome) = match run.outcome(&all(avoids), budget, observer) {
+            PlanOutcome::Rejected(_) if holds == Holds::AvoidedIfPossible => {
+                (all(false), run.outcome(&all(false), budget, observer))
+            }
+            outcome => (all(avoids), outcome),
         };
         let has_prices = found.hosts.iter().any(|host| !host.host.tariff.prices.is_empty());
-        let is_kept_away = budget.is_some() && has_prices && this.problem.objective != ObjectiveKind::Cost;
+        let is_kept_away = budget.is_some() && has_prices && self.problem.objective != ObjectiveKind::Cost;
         let best = outcome.plan().filter(|_| is_kept_away).and_then(|plan| {
             let is_first = plan.objective.kind == ObjectiveKind::Start && plan.start <= earliest;
-            if is_first { Some(plan.clone()) } else { run(with_holds, None, &mut ()).plan().cloned() }
+            if is_first { Some(plan.clone()) } else { run.outcome(&among, None, &mut ()).plan().cloned() }
         });
         let without_budget = best.map(|best| WithoutBudget { objective: best.objective, cost: best.cost() });
+        let outcome = match outcome {
+            PlanOutcome::Allocated(plan) => {
+                PlanOutcome::Allocated(run.on_drawn_sites(&plan, &among, settings.planner.m_init).unwrap_or(plan))
+            }
+            rejected @ PlanOutcome::Rejected(_) => rejected,
+        };
         (outcome, without_budget)
     }
 
@@ -477,7 +482,7 @@ impl Search {
         }
         if is_short
             && !is_hopeless
-            && let Some(wait) = self.look_again(found, settings)
+            && let Some(wait) = self.look_again(found)
         {
             return wait;
         }

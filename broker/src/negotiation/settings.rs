@@ -15,7 +15,8 @@ pub struct NegotiationSettings {
     pub patience: Millis,
     /// Most attempts.
     pub max_attempts: u32,
-    /// Wait before the second attempt after a conflict; doubles with every further conflict, with jitter.
+    /// Shortest wait after a conflict: as long as an attempt of another request takes on a local network. The longest is twice as long, and
+    /// doubles with every further conflict.
     pub backoff_min: Millis,
     /// Longest wait between attempts.
     pub backoff_max: Millis,
@@ -37,7 +38,7 @@ impl Default for NegotiationSettings {
             answer_timeout: Millis(2_000),
             patience: Millis(60_000),
             max_attempts: 32,
-            backoff_min: Millis(4),
+            backoff_min: Millis(50),
             backoff_max: Millis(1_000),
             max_releases: 60,
             check_min: Millis(60_000),

@@ -146,6 +146,32 @@ fn a_hold_of_another_is_planned_around_at_once_where_that_costs_no_time() {
     assert_eq!(run.wanted(), ["find, without {}"]);
 }
 
+#[test]
+fn coordinators_that_see_the_same_choose_apart_where_that_is_as_early() {
+    let names: Vec<String> = (0..40).map(|number| format!("s{number}")).collect();
+    let chosen = |seed: u64, is_busy: &dyn Fn(usize) -> bool| {
+        let settings = NegotiationSettings::default();
+        let negotiation = Negotiation::new(site("s0"), settings, record(), false, seed, at(0));
+        let mut run = Run { negotiation, outputs: Vec::new() };
+        run.drain();
+        let mut hosts: Vec<FoundHost> = names.iter().map(|name| host_of(name)).collect();
+        for (_, host) in hosts.iter_mut().enumerate().filter(|(at, _)| is_busy(*at)) {
+            let mut schedule = Schedule::default();
+            schedule.add(Window { start: Time(0), end: Time(8_000) }, &host.host.capacity);
+            host.schedule = std::sync::Arc::new(schedule);
+        }
+        run.find_hosts(10, hosts, 0);
+        let Stage::Holding(plan) = run.negotiation.stage() else { panic!("seed {seed}") };
+        assert_eq!((plan.start, plan.start_proven), (Time(5_000), true));
+        plan.seats.iter().map(|seat| seat.site.to_string()).collect::<BTreeSet<_>>()
+    };
+    let sets: BTreeSet<_> = (0..30).map(|seed| chosen(seed, &|_| false)).collect();
+    assert!(sets.len() > 20, "{} different sets of 30", sets.len());
+    // Few sites do not serve then, whichever are drawn; all hosts do.
+    let only = BTreeSet::from(["s17".to_owned(), "s31".to_owned()]);
+    assert!((0..30).all(|seed| chosen(seed, &|at| at != 17 && at != 31) == only));
+}
+
 /// A site has no room, and shows that.
 fn not_enough() -> SiteAnswer {
     let (cpu, h) = (ResourceName::new("cpu").unwrap(), HostId::new("h").unwrap());

@@ -63,6 +63,7 @@ use self::{
 pub use self::{
     front::{Front, FrontPoint, front, front_of_shapes},
     limits::Limits,
+    preference::site_rank,
     settings::Settings,
     stopwatch::PhaseStopwatch,
     windows::Windows,

@@ -33,7 +33,13 @@ pub(crate) fn ranks(order: u64, candidates: &[&Candidate<'_>]) -> Vec<u64> {
     candidates.iter().map(rank).collect()
 }
 
-/// The same, but hosts of the sites come first that have most processors free at that time, as the source of plans with deadlines has it:
+/// The place of a site in the order of a request: the lower, the more it is preferred. It depends on the request and the site only.
+#[must_use]
+pub fn site_rank(order: u64, site: &SiteId) -> u64 {
+    mixed(fnv_1a(order, site.as_str()))
+}
+
+/// The ranks of [`ranks`], but hosts of the sites come first that have most processors free at that time, as the source of plans with deadlines has it:
 /// so load spreads over the sites.
 pub(crate) fn spreading_ranks(order: u64, candidates: &[&Candidate<'_>], at: Time) -> Vec<u64> {
     let (cpu, moment) = (ResourceName::cpu(), Window::starting(at, Span(1)));
