@@ -6,6 +6,7 @@
 //! Invariant: an answer is judged by [`Asked::judge`], never by the strategy's own word.
 
 mod roomiest;
+mod scan;
 pub mod textbook;
 
 use broker::{
@@ -13,7 +14,7 @@ use broker::{
     plan::{Plan, Seat},
     resources::{ResourceName, amount_of},
     snapshot::GridSnapshot,
-    strategy::{MakeStrategy, STRATEGIES},
+    strategy::{Phases, Strategy},
     time::{Time, Window},
 };
 
@@ -26,13 +27,21 @@ pub struct Asked<'a> {
     pub candidates: &'a [Candidate<'a>],
 }
 
+/// Makes a strategy for one run.
+pub type MakeStrategy = fn() -> Box<dyn Strategy>;
+
 /// The strategies that are only compared with.
-pub const COMPARATORS: [(&str, MakeStrategy); 2] =
-    [("roomiest", || Box::new(roomiest::Roomiest)), ("textbook", || Box::new(textbook::Textbook))];
+pub const COMPARATORS: [(&str, MakeStrategy); 4] = [
+    ("scan", || Box::new(scan::SlotScan { shifts: false })),
+    ("scan-shift", || Box::new(scan::SlotScan { shifts: true })),
+    ("roomiest", || Box::new(roomiest::Roomiest)),
+    ("textbook", || Box::new(textbook::Textbook)),
+];
 
 /// All strategies by their names on the command line.
 pub fn strategies() -> impl Iterator<Item = (&'static str, MakeStrategy)> {
-    STRATEGIES.into_iter().chain(COMPARATORS)
+    let kolo: (_, MakeStrategy) = ("kolo", || Box::new(Phases));
+    [kolo].into_iter().chain(COMPARATORS)
 }
 
 /// The strategy of that name.

@@ -1,15 +1,17 @@
 //! Every placement policy on random small grids, and the errors for wrong answers.
 
 use broker::{
+    cost::Cost,
     offline::OfflinePlanner,
     phases::{Settings, find},
-    request::Effort,
-    strategy::MakeStrategy,
+    request::{Effort, Request, RequestDocument},
+    strategy::Strategy as _,
     time::Span,
 };
+use proptest::prelude::*;
 use sim_kit::generate::{self, Kind};
 
-use super::*;
+use super::{scan::SlotScan, *};
 
 fn place(make: MakeStrategy, asked: &Asked<'_>) -> Option<Plan> {
     make().plan(&asked.job, asked.candidates, Effort::Fast, 1, &mut ()).plan().cloned()
@@ -97,4 +99,40 @@ fn wrong_answers_are_named() {
 #[test]
 fn the_worked_example_is_what_the_document_shows() {
     assert!(include_str!("../../../../docs/dev/placement-policies.md").contains(include_str!("roomiest.rs")));
+}
+
+proptest! {
+    #[test]
+    fn a_scans_plans_hold_and_are_never_better_than_the_best(
+        hosts in prop::collection::vec((500_u32..4000, 0_i64..40, 1_i64..30, 0_u32..900_000), 1..12),
+        (seats, work, budget) in (1_u32..5, 1_i64..30, prop::option::of(0_u64..200)),
+    ) {
+        let host = |(at, (speed, from, length, price)): (usize, &(u32, i64, i64, u32))| {
+            let until = from + length;
+            format!(r#"{{"id":"h{at}","site":"s","resources":{{"cpu":100}},"speed":{speed},"prices":{{"cpu":{price}}},"occupancy":{{"cpu":[[{from},1],[{until},0]]}}}}"#)
+        };
+        let hosts: Vec<String> = hosts.iter().enumerate().map(host).collect();
+        let grid = GridSnapshot::read(&format!(r#"{{"format":"kolo-grid/2","hosts":[{}]}}"#, hosts.join(","))).unwrap();
+        let all = grid.hosts.iter();
+        let candidates: Vec<Candidate<'_>> =
+            all.map(|entry| Candidate { site: &entry.site, host: &entry.host, schedule: &entry.schedule }).collect();
+        for kind in ["start", "finish", "runtime", "host_time", "cost"] {
+            let text = format!(r#"{{"hosts":{seats},"work":{work},"per_host":{{"cpu":100}},"objective":"{kind}"}}"#);
+            let document: RequestDocument = serde_json::from_str(&text).unwrap();
+            let request = Request::try_from(RequestDocument { budget: budget.map(Cost), ..document }).unwrap();
+            let job = Job::of(&request, (Time(0), Time(60)));
+            let best = Phases.plan(&job, &candidates, Effort::Balanced, 1, &mut ());
+            let scan = |shifts| SlotScan { shifts }.plan(&job, &candidates, Effort::Balanced, 1, &mut ());
+            let (plain, shifted) = (scan(false), scan(true));
+            // Prices never change, so it finds the first start, and the least cost.
+            prop_assert_eq!(plain.plan().is_some(), best.plan().is_some());
+            for outcome in [plain, shifted] {
+                let (Some(plan), Some(best)) = (outcome.plan(), best.plan()) else { continue };
+                prop_assert!(plan.objective.value >= best.objective.value, "{kind}");
+                let is_exact = ["start", "cost"].contains(&kind);
+                prop_assert!(!is_exact || plan.objective.value == best.objective.value, "{kind}");
+                prop_assert!(budget.is_none_or(|budget| plan.cost().0 <= budget));
+            }
+        }
+    }
 }

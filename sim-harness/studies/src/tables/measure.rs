@@ -10,7 +10,6 @@ use broker::{
     offline::{LineError, OfflinePlanner, PlanLine},
     phases::{Candidate, Job, PhaseStopwatch, Settings, find},
     request::Request,
-    strategy::MakeStrategy,
     time::Time,
 };
 use serde::Deserialize;
@@ -21,7 +20,7 @@ use super::{
     workload::{Question, Workload, read},
 };
 use crate::placement::{
-    self, Asked, ChoiceError,
+    self, Asked, ChoiceError, MakeStrategy,
     textbook::{self, TextbookLimits, TextbookPlan},
 };
 

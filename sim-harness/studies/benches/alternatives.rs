@@ -2,23 +2,27 @@
 //!
 //! Source: the dissertation on windows of slots, chapter 4 (over 3 s in Java at 2.93 GHz). The baselines are the strategy `scan`, which is the
 //! source's algorithm and pays for a whole plan at every slot, and the same algorithm at its leanest: bare numbers, slots cut in
-//! place, no budget. `cargo bench -p broker --bench alternatives` prints medians with the ratios in the same run.
+//! place, no budget. `cargo bench -p studies --bench alternatives` prints medians with the ratios in the same run.
 
 // A benchmark measures time; only the library is free of clocks.
 #![allow(clippy::disallowed_methods)]
 
+#[path = "../src/placement/scan.rs"]
+mod scan;
+#[path = "../../../broker/benches/timing/mod.rs"]
 mod timing;
 
 use broker::{
     phases::{Candidate, Job, Windows},
     request::{Effort, Request},
     snapshot::GridSnapshot,
-    strategy::{STRATEGIES, Strategy},
+    strategy::Strategy,
     time::Time,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use scan::SlotScan;
 use timing::{is_bench, median, timed};
 
 const HOSTS: usize = 400;
@@ -90,7 +94,7 @@ fn found(request: &Request, grid: &GridSnapshot) -> Vec<i64> {
 }
 
 /// The same as a strategy finds them, each anew.
-fn searched(strategy: &mut dyn Strategy, request: &Request, mut grid: GridSnapshot) -> Vec<i64> {
+fn searched(mut strategy: SlotScan, request: &Request, mut grid: GridSnapshot) -> Vec<i64> {
     let mut values = Vec::new();
     while values.len() < ALTERNATIVES {
         let outcome = strategy.plan(&job(request), &candidates(&grid), Effort::Balanced, 1, &mut ());
@@ -185,9 +189,7 @@ fn main() {
             let domain = domain(seed);
             let grid = snapshot(&domain);
             let (ours, ours_ms) = timed(|| found(&request, &grid));
-            let (_, scan) = STRATEGIES.iter().find(|(known, _)| *known == "scan").expect("a strategy");
-            let mut strategy = scan();
-            let (theirs, theirs_ms) = timed(|| searched(&mut *strategy, &request, grid));
+            let (theirs, theirs_ms) = timed(|| searched(SlotScan { shifts: false }, &request, grid));
             let (leanest, lean_ms) = timed(|| lean(&domain, objective));
             assert_eq!([ours.len(), theirs.len(), leanest.len()], [ALTERNATIVES; 3], "{objective}");
             // Without a budget and at constant prices the scan is exact: the first alternative is the same.

@@ -4,7 +4,7 @@
 //! others within the budget while that helps. Source: the dissertation on windows of slots, chapter 2 (one algorithm a criterion, and
 //! the shift to the left). Invariant: no search; nothing is proven of an answer.
 
-use crate::{
+use broker::{
     cost::Cost,
     ids::HostId,
     phases::{Candidate, FreeSlot, Job, PhaseObserver, free_slots, plan_on},
@@ -96,52 +96,4 @@ fn choose<'a>(job: &Job<'_>, open: &[FreeSlot<'a>], start: Time) -> Option<Vec<F
         std::mem::swap(&mut seats[longest], &mut outside[shorter]);
     }
     Some(seats.into_iter().map(|(_, slot)| slot).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::{
-        request::{Request, RequestDocument},
-        snapshot::GridSnapshot,
-        strategy::{Phases, Strategy as _},
-    };
-
-    proptest! {
-        #[test]
-        fn its_plans_hold_and_are_never_better_than_the_best(
-            hosts in prop::collection::vec((500_u32..4000, 0_i64..40, 1_i64..30, 0_u32..900_000), 1..12),
-            (seats, work, budget) in (1_u32..5, 1_i64..30, prop::option::of(0_u64..200)),
-        ) {
-            let host = |(at, (speed, from, length, price)): (usize, &(u32, i64, i64, u32))| {
-                let until = from + length;
-                format!(r#"{{"id":"h{at}","site":"s","resources":{{"cpu":100}},"speed":{speed},"prices":{{"cpu":{price}}},"occupancy":{{"cpu":[[{from},1],[{until},0]]}}}}"#)
-            };
-            let hosts: Vec<String> = hosts.iter().enumerate().map(host).collect();
-            let grid = GridSnapshot::read(&format!(r#"{{"format":"kolo-grid/2","hosts":[{}]}}"#, hosts.join(","))).unwrap();
-            let all = grid.hosts.iter();
-            let candidates: Vec<Candidate<'_>> =
-                all.map(|entry| Candidate { site: &entry.site, host: &entry.host, schedule: &entry.schedule }).collect();
-            for kind in ["start", "finish", "runtime", "host_time", "cost"] {
-                let text = format!(r#"{{"hosts":{seats},"work":{work},"per_host":{{"cpu":100}},"objective":"{kind}"}}"#);
-                let document: RequestDocument = serde_json::from_str(&text).unwrap();
-                let request = Request::try_from(RequestDocument { budget: budget.map(Cost), ..document }).unwrap();
-                let job = Job::of(&request, (Time(0), Time(60)));
-                let best = Phases.plan(&job, &candidates, Effort::Balanced, 1, &mut ());
-                let scan = |shifts| SlotScan { shifts }.plan(&job, &candidates, Effort::Balanced, 1, &mut ());
-                let (plain, shifted) = (scan(false), scan(true));
-                // Prices never change, so it finds the first start, and the least cost.
-                prop_assert_eq!(plain.plan().is_some(), best.plan().is_some());
-                for outcome in [plain, shifted] {
-                    let (Some(plan), Some(best)) = (outcome.plan(), best.plan()) else { continue };
-                    prop_assert!(plan.objective.value >= best.objective.value, "{kind}");
-                    let is_exact = ["start", "cost"].contains(&kind);
-                    prop_assert!(!is_exact || plan.objective.value == best.objective.value, "{kind}");
-                    prop_assert!(budget.is_none_or(|budget| plan.cost().0 <= budget));
-                }
-            }
-        }
-    }
 }
