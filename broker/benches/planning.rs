@@ -1,6 +1,6 @@
 //! What phases II to V cost: by N, by hosts, and by steps of use on a host.
 //!
-//! `cargo bench -p broker --bench planning`; `kolo-sim tables` compares with the source's pseudo-code. `full` asks so much that
+//! `cargo bench -p broker --bench planning`; `kolo-study tables` compares with the source's pseudo-code. `full` asks so much that
 //! most or all starts must be excluded; `first` is a request that fits at its earliest start.
 
 use broker::{

@@ -19,7 +19,6 @@ pub mod phases;
 pub mod protocol;
 pub mod quality;
 pub mod receipt;
-mod scan;
 pub mod schedule;
 pub mod snapshot;
 pub mod strategy;

@@ -1,4 +1,4 @@
-//! A strategy decides when and where a request runs: one interface for the node, `kolo plan`, `tables` and `replay`.
+//! A strategy decides when and where a request runs: one interface for `kolo plan` and the studies.
 //!
 //! Invariant: an answer depends on the arguments and on what the strategy was told before; nothing else.
 
@@ -7,11 +7,10 @@ use crate::{
     phases::{self, Candidate, Job, PhaseObserver, find},
     plan::{PlanOutcome, Rejection},
     request::Effort,
-    scan::SlotScan,
     shapes,
 };
 
-/// Decides when and where one job runs. A new strategy is one file and one line in a registry.
+/// Decides when and where one job runs.
 pub trait Strategy {
     /// The plan, or why there is none. The candidates are ordered by site and name, and could serve the job if they were empty.
     fn plan(
@@ -63,16 +62,6 @@ pub fn plan_best<'a>(
         (shape, outcome)
     }))
 }
-
-/// Makes a strategy for one run.
-pub type MakeStrategy = fn() -> Box<dyn Strategy>;
-
-/// The strategy of the product, and the scan that it is compared with, by name.
-pub const STRATEGIES: [(&str, MakeStrategy); 3] = [
-    ("kolo", || Box::new(Phases)),
-    ("scan", || Box::new(SlotScan { shifts: false })),
-    ("scan-shift", || Box::new(SlotScan { shifts: true })),
-];
 
 #[cfg(test)]
 mod tests {

@@ -53,7 +53,7 @@ mod tests {
     use broker::amount::Amount;
 
     use super::*;
-    use crate::generate;
+    use sim_kit::generate;
 
     #[test]
     fn shifting_moves_occupancy_and_windows_alike() {

@@ -28,28 +28,23 @@ use broker::{
 use clap::builder::RangedU64ValueParser;
 use discovery::{Discovery, DiscoveryConfig, GridId, Identity, Inbound, Offer, ScheduleSource};
 use serde::Serialize;
+use sim_kit::{duration, generate, print::OutputForm, report::Table, stats::Sample};
 use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior},
 };
 
-use crate::{
-    duration, generate,
-    grid::{
-        args::find_kolo,
-        nodes::{
-            client::Client,
-            cluster::Cluster,
-            launch::{Launch, NodeSetup, NodeTiming},
-            machine::{make_run_dir, seconds_since_epoch},
-            place::{PROXIES, Place, own_loopback},
-            wait::{Interrupt, Wait},
-            wire::Freshness,
-        },
+use crate::grid::{
+    args::find_kolo,
+    nodes::{
+        client::Client,
+        cluster::Cluster,
+        launch::{Launch, NodeSetup, NodeTiming},
+        machine::{make_run_dir, seconds_since_epoch},
+        place::{PROXIES, Place, own_loopback},
+        wait::{Interrupt, Wait},
+        wire::Freshness,
     },
-    print::OutputForm,
-    report::Table,
-    stats::Sample,
 };
 
 /// Hosts of one site, somewhat below what a site may have.

@@ -26,9 +26,12 @@ fn every_dependency_is_allowed() {
     let rules = rules();
     for target in rules["graph"]["targets"].as_array().unwrap() {
         let target = target.as_str().unwrap();
-        let metadata = cargo(&["metadata", "--locked", "--format-version", "1", "--filter-platform", target]);
+        let metadata =
+            cargo(&["metadata", "--locked", "--all-features", "--format-version", "1", "--filter-platform", target]);
         let edges = ["--edges", "normal,build,dev", "--prefix", "none", "--format", "{p}"];
-        let tree = cargo(&[&["tree", "--locked", "--workspace", "--target", target][..], &edges[..]].concat());
+        let tree = cargo(
+            &[&["tree", "--locked", "--workspace", "--all-features", "--target", target][..], &edges[..]].concat(),
+        );
         // Of the metadata alone some would never be built: it also names what no feature asks for.
         let built: Built = tree.lines().filter_map(name_and_version).collect();
         assert!(built.len() > 200, "{target}: the dependencies were not found");

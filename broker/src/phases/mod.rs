@@ -51,7 +51,6 @@ use std::collections::BTreeSet;
 
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
-pub(crate) use self::offers::{FreeSlot, free_slots};
 use self::{
     as_good::cost_limit,
     bounds::Judge,
@@ -63,6 +62,7 @@ use self::{
 pub use self::{
     front::{Front, FrontPoint, front, front_of_shapes},
     limits::Limits,
+    offers::{FreeSlot, free_slots},
     preference::site_rank,
     settings::Settings,
     stopwatch::PhaseStopwatch,

@@ -80,7 +80,7 @@ impl Offers {
 
 /// A time in which a host is free, by the starts of seats.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct FreeSlot<'a> {
+pub struct FreeSlot<'a> {
     /// The host.
     pub candidate: &'a Candidate<'a>,
     /// The first start.
@@ -92,7 +92,8 @@ pub(crate) struct FreeSlot<'a> {
 }
 
 /// The times in which a host has its minima free, in order of their first start.
-pub(crate) fn free_slots<'a>(job: &Job<'a>, candidates: &'a [Candidate<'a>]) -> Vec<FreeSlot<'a>> {
+#[must_use]
+pub fn free_slots<'a>(job: &Job<'a>, candidates: &'a [Candidate<'a>]) -> Vec<FreeSlot<'a>> {
     let problem = Problem::new(job, candidates);
     let (mut blocked, mut free, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     for host in 0..problem.hosts.len() {

@@ -15,11 +15,11 @@ use broker::{
     trust::SharedGate,
 };
 use ed25519_dalek::SigningKey;
+use sim_kit::virtual_time::Moment;
 
 use super::{
     books::{BookFault, FaultyBooks, SiteLedger},
     disk::Disk,
-    moment::Moment,
 };
 
 /// The settings of a node that starts.

@@ -10,11 +10,11 @@ use broker::{
     protocol::{AttemptId, AttemptStatus, SiteAnswer},
     time::{Millis, Now},
 };
+use sim_kit::virtual_time::Moment;
 
 use super::{
     disk::{Actor, Disk, Write},
     machines::Machines,
-    moment::Moment,
     work,
 };
 

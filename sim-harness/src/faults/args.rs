@@ -2,8 +2,9 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
+use sim_kit::print::OutputForm;
+
 use super::{canary::Canary, trial::RULED_FROM};
-use crate::print::OutputForm;
 
 /// Most seeds of one run.
 const SEEDS_MAX: u64 = 100_000_000;

@@ -66,9 +66,9 @@ use std::{panic, process::ExitCode, time::Instant};
 
 use clap::ValueEnum;
 use serde::Serialize;
+use sim_kit::{print::print, progress::Progress};
 
 use self::{args::FaultsArgs, canary::Canary, figures::Figures};
-use crate::{print::print, progress::Progress};
 
 /// The result as programs read it.
 #[derive(Serialize)]

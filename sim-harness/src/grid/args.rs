@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::builder::RangedU64ValueParser;
+use sim_kit::{duration, error::BadUsage, print::OutputForm, usage};
 
 use super::{
     load::{
@@ -21,7 +22,7 @@ use super::{
         wan::{self, Distance},
     },
 };
-use crate::{duration, error::BadUsage, hostile::Attack, print::OutputForm, usage};
+use crate::hostile::Attack;
 
 /// Most node processes; beyond that one machine is not what is being measured.
 const NODES_MAX: u64 = 1000;

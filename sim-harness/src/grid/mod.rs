@@ -19,6 +19,7 @@ mod run;
 use std::{path::Path, process::ExitCode};
 
 use broker::time::Span;
+use sim_kit::{progress::Progress, report::check_places};
 
 use self::{
     args::{Experiment, GridArgs, find_kolo},
@@ -36,7 +37,7 @@ use self::{
     report::findings::{Figures, Findings},
     run::Run,
 };
-use crate::{progress::Progress, report::check_places, shift::shifted_request};
+use crate::shift::shifted_request;
 
 /// Runs the command. The exit code is 0 when all checks hold, otherwise 1.
 pub fn run(args: &GridArgs) -> anyhow::Result<ExitCode> {

@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::Context;
 use broker::request::Request;
+use sim_kit::progress::Progress;
 
 use super::{
     args::{Experiment, GridArgs},
@@ -37,7 +38,6 @@ use super::{
     },
     report::findings::Findings,
 };
-use crate::progress::Progress;
 
 /// How long the load runs before a cut, so that some reservations reach across it.
 const BEFORE_CUT: Duration = Duration::from_secs(3);

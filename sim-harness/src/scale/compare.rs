@@ -6,15 +6,15 @@ use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
+use sim_kit::{
+    error::BadUsage,
+    stats::{Percentiles, percentiles},
+};
 
 use super::{
     figures::Figures,
     geography::NetworkKind,
     options::{DURATION_MAX, HOSTS_PER_SITE_MAX, Pace, RunArgs, SITES_MAX, ScaleArgs, Settings},
-};
-use crate::{
-    error::BadUsage,
-    stats::{Percentiles, percentiles},
 };
 
 /// Most requests of a compared run; they take some minutes.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use broker::protocol::{RefusalReason, SiteAnswer};
 use serde::{Serialize, Serializer};
+use sim_kit::stats::{Percentiles, percentiles};
 
 use super::estimate::Memory;
-use crate::stats::{Percentiles, percentiles};
 
 /// How long a change had been unseen when a hold arrived: the upper ends, in milliseconds, of all classes but the first
 /// (nothing unseen) and the last.

@@ -9,6 +9,7 @@ use discovery::wire::{WireAnswer, WireRequest};
 use rand::RngExt;
 use rand_distr::{Distribution, Exp};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
+use sim_kit::stats::percentiles;
 
 use super::{
     chance::{chance, drawn, pair},
@@ -23,10 +24,7 @@ use super::{
     views::{Place, Views},
     world::World,
 };
-use crate::{
-    engine::{EventQueue, Moment},
-    stats::percentiles,
-};
+use crate::engine::{EventQueue, Moment};
 
 /// Names the draws of connections that are kept.
 const NEIGHBOURS: u64 = 0x6e65;

@@ -30,6 +30,7 @@ mod world;
 use std::{process::ExitCode, time::Instant};
 
 use anyhow::Context as _;
+use sim_kit::{error::BadUsage, print::OutputForm, progress::Progress, report::check_places};
 
 use self::{
     compare::RealGrid,
@@ -37,7 +38,6 @@ use self::{
     report::Report,
     world::World,
 };
-use crate::{error::BadUsage, print::OutputForm, progress::Progress, report::check_places};
 
 /// Runs the command.
 ///

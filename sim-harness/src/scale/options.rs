@@ -9,13 +9,10 @@ use broker::time::{Now, Time};
 use clap::{Args, builder::RangedU64ValueParser, value_parser};
 use discovery::{GridId, Intervals, Limits, SetUpError, gossip_config};
 use libp2p::gossipsub;
+use sim_kit::{duration, print::OutputForm};
 
 use super::{chance::within, geography::NetworkKind};
-use crate::{
-    duration,
-    engine::{Moment, SECOND_US},
-    print::OutputForm,
-};
+use crate::engine::{Moment, SECOND_US};
 
 /// Most sites.
 pub const SITES_MAX: usize = 20_000;

@@ -5,12 +5,12 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-
-use super::{compare::Comparison, figures::Figures};
-use crate::{
+use sim_kit::{
     report::{Axis, Page, Plot, Table},
     stats::{Percentiles, percentiles},
 };
+
+use super::{compare::Comparison, figures::Figures};
 
 /// A remark that belongs to every result.
 const NOTE: &str = "A node of today has one shard. Runs with more show a node that takes part in the shards of its view only, \

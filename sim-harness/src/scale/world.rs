@@ -29,6 +29,10 @@ use discovery::{
     wire::{WireAnswer, WireRequest},
 };
 use rand::RngExt;
+use sim_kit::{
+    error::BadUsage,
+    generate::{self, Kind},
+};
 
 use super::{
     chance::drawn,
@@ -42,8 +46,6 @@ use super::{
 };
 use crate::{
     engine::{Actor, Disk, Machines, Medium, Moment, Write},
-    error::BadUsage,
-    generate::{self, Kind},
     grid::load::{rounds::SPREADS_MAX, workload::deal},
     shift::shifted_request,
 };

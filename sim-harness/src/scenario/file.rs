@@ -17,6 +17,7 @@ use broker::{
     time::Time,
 };
 use serde::{Deserialize, de::DeserializeOwned};
+use sim_kit::duration;
 use toml::{
     Spanned,
     de::{DeTable, DeValue, ValueDeserializer},
@@ -25,7 +26,6 @@ use toml::{
 use super::step::{
     Action, Asked, Expectation, GridSettings, ScenarioFile, Site, Step, Submission, Verb, What, one_or_many,
 };
-use crate::duration;
 
 /// Most sites: they are called by letters.
 const SITES_MAX: u64 = 26;

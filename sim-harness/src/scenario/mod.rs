@@ -17,16 +17,16 @@ use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, bail};
 use serde::Serialize;
+use sim_kit::{
+    error::BadUsage,
+    print::{OutputForm, print},
+};
 
 use self::{
     play::{Outcomes, Played},
     step::ScenarioFile,
 };
-use crate::{
-    error::BadUsage,
-    faults::scripted as simulator,
-    print::{OutputForm, print},
-};
+use crate::faults::scripted as simulator;
 
 /// Largest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 10;

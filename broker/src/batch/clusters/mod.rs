@@ -11,7 +11,7 @@ mod local;
 mod memo;
 mod mesd;
 mod modes;
-#[cfg(test)]
+#[cfg(all(test, feature = "oracles"))]
 mod oracle;
 mod package;
 mod problem;

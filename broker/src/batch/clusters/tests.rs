@@ -10,7 +10,6 @@ use super::{
     local::{Placed, Placer, Worth, search},
     mesd::{Choice, mesd},
     modes::Modes,
-    oracle,
     package::{Taste, packages},
     problem::{Gang, Group, Link, Placement, Problem, Steps, Units},
     room::Room,
@@ -152,6 +151,7 @@ fn some(sites: RangeInclusive<usize>, gangs: Range<usize>) -> impl Strategy<Valu
     })
 }
 
+#[cfg(feature = "oracles")]
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -162,7 +162,7 @@ proptest! {
         let longest = |modes: &Modes| modes.all.iter().map(|mode| mode.seconds).max().unwrap_or(0);
         // By then everything is free; a gang after the other ends before this.
         let horizon = latest.max(18) + modes.iter().map(longest).sum::<i64>();
-        let least = oracle::least_end(&problem, &modes, horizon);
+        let least = super::oracle::least_end(&problem, &modes, horizon);
         let (placed, bound) = shortest(&problem, &modes, &room, Work { local: (1, 1), exact: u64::MAX }, Watch::NOBODY);
         let worth = Worth::of(&placed, &modes);
         if worth.postponed == 0 {

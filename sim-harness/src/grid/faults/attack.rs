@@ -18,6 +18,7 @@ use std::{
 use anyhow::Context;
 use clap::ValueEnum as _;
 use serde::Serialize;
+use sim_kit::usage;
 
 use crate::{
     grid::{
@@ -28,7 +29,6 @@ use crate::{
         nodes::cluster::Cluster,
     },
     hostile::{Attack, Deeds},
-    usage,
 };
 
 /// Between two looks at the memory of the nodes.

@@ -10,11 +10,9 @@ use std::{
 };
 
 use discovery::{GridId, Multiaddr};
+use sim_kit::print::print;
 
-use crate::{
-    hostile::{self, Attack, AttackPlan, Tally},
-    print::print,
-};
+use crate::hostile::{self, Attack, AttackPlan, Tally};
 
 /// Flags of the hidden subcommand.
 #[derive(Debug, clap::Args)]

@@ -18,18 +18,16 @@ use std::{
 use rand::{RngExt, seq::IteratorRandom as _};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 use serde::Serialize;
+use sim_kit::stats::Percentiles;
 
-use crate::{
-    grid::{
-        load::answer::{Answer, times_ms},
-        nodes::{
-            cluster::{Cluster, Node},
-            knowledge,
-            wait::{Wait, locked},
-            wire::BookingState,
-        },
+use crate::grid::{
+    load::answer::{Answer, times_ms},
+    nodes::{
+        cluster::{Cluster, Node},
+        knowledge,
+        wait::{Wait, locked},
+        wire::BookingState,
     },
-    stats::Percentiles,
 };
 
 /// How long a node may take, after its restart, to settle what its end left open: a request's patience, and a hold's

@@ -5,13 +5,11 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use sim_kit::stats::Percentiles;
 
-use crate::{
-    grid::{
-        load::answer::{Answer, Counts, milliseconds},
-        nodes::network::side_of,
-    },
-    stats::Percentiles,
+use crate::grid::{
+    load::answer::{Answer, Counts, milliseconds},
+    nodes::network::side_of,
 };
 
 /// Longest time from the healing to agreement.

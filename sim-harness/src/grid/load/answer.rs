@@ -4,11 +4,9 @@ use std::time::{Duration, Instant};
 
 use broker::request::Request;
 use serde::Serialize;
+use sim_kit::stats::{Percentiles, percentiles};
 
-use crate::{
-    grid::nodes::wire::{Explanation, RequestState, RequestView, Reservation, Round},
-    stats::{Percentiles, percentiles},
-};
+use crate::grid::nodes::wire::{Explanation, RequestState, RequestView, Reservation, Round};
 
 /// What became of one request.
 #[derive(Debug)]

@@ -83,7 +83,7 @@ impl Used {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Percentiles;
+    use sim_kit::stats::Percentiles;
 
     #[test]
     fn a_grid_keeps_up_when_all_are_answered_and_soon() {

@@ -13,12 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use sim_kit::{progress::Progress, stats::percentiles};
+
 use super::answer::{Answer, Counts};
-use crate::{
-    grid::nodes::{cluster::Cluster, wait::locked},
-    progress::Progress,
-    stats::percentiles,
-};
+use crate::grid::nodes::{cluster::Cluster, wait::locked};
 
 /// Over which latencies are shown.
 const RECENT: Duration = Duration::from_secs(5);

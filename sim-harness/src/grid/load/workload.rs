@@ -16,8 +16,7 @@ use broker::{
     snapshot::{GridSnapshot, SnapshotHost},
     traffic::Traffic,
 };
-
-use crate::{
+use sim_kit::{
     error::BadUsage,
     generate::{self, Kind},
 };

@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
+use sim_kit::usage;
 
 use super::{
     client::Client,
@@ -21,7 +22,6 @@ use super::{
     wait::{Interrupt, Wait, locked, on_threads},
     wire::Status,
 };
-use crate::usage;
 
 /// Nodes started at the same time. More would only compete for the processors while they make their keys and databases.
 const WAVE: usize = 8;

@@ -218,7 +218,7 @@ mod tests {
             nodes: vec![NodeSetup {
                 name: "node-001".to_owned(),
                 place: Place::loopback(0),
-                hosts: crate::generate::grid(1, 2),
+                hosts: sim_kit::generate::grid(1, 2),
             }],
             in_process: false,
             timing: NodeTiming {

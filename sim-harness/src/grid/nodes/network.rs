@@ -21,12 +21,12 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail, ensure};
+use sim_kit::error::BadUsage;
 
 use super::{
     place::{Place, numbered},
     process::{in_namespace, output_of},
 };
-use crate::error::BadUsage;
 
 /// Set while the harness runs in its own namespaces.
 const MARK: &str = "KOLO_SIM_IN_NAMESPACE";

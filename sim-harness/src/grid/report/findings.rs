@@ -5,24 +5,24 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use serde::Serialize;
-
-use crate::{
-    grid::{
-        checks::{aftermath::Aftermath, invariants::Violation},
-        faults::{
-            attack::PhaseFigures,
-            churn::{CrashFigures, JoinFigures},
-            partition::PartitionFigures,
-        },
-        load::{
-            answer::{Answer, Counts, times_ms},
-            batch::BatchFigures,
-            figures::LoadFigures,
-        },
-        nodes::cluster::Cluster,
-    },
+use sim_kit::{
     stats::{Percentiles, percentiles},
     usage,
+};
+
+use crate::grid::{
+    checks::{aftermath::Aftermath, invariants::Violation},
+    faults::{
+        attack::PhaseFigures,
+        churn::{CrashFigures, JoinFigures},
+        partition::PartitionFigures,
+    },
+    load::{
+        answer::{Answer, Counts, times_ms},
+        batch::BatchFigures,
+        figures::LoadFigures,
+    },
+    nodes::cluster::Cluster,
 };
 
 /// Everything found, as far as the run came.

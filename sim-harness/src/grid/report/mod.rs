@@ -11,9 +11,9 @@ use std::{
 };
 
 use anyhow::Context;
+use sim_kit::{print::OutputForm, report::write_whole};
 
 use self::findings::Findings;
-use crate::{print::OutputForm, report::write_whole};
 
 /// Writes the result to the files that were asked for, and prints it. `reasons` lists each request that is not reserved.
 ///

@@ -2,15 +2,16 @@
 //!
 //! Invariant: the page says the same as the terminal, from the same figures.
 
+use sim_kit::{
+    report::{Axis, Page, Plot, Table},
+    stats::Percentiles,
+};
+
 use super::{
     findings::Findings,
     words::{counts, failures, sections, table, verdict},
 };
-use crate::{
-    grid::load::{answer::Counts, figures::LoadFigures},
-    report::{Axis, Page, Plot, Table},
-    stats::Percentiles,
-};
+use crate::grid::load::{answer::Counts, figures::LoadFigures};
 
 /// The page.
 pub fn page(findings: &Findings) -> Page {

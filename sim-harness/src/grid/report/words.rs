@@ -4,24 +4,20 @@ use std::collections::BTreeMap;
 
 use broker::amount::format_amount;
 use jiff::SignedDuration;
+use sim_kit::{print::counted, report::Table, stats::Percentiles};
 
 use super::{
     findings::{Figures, Findings},
     picture::{local_time, picture},
 };
-use crate::{
-    grid::{
-        faults::attack::PhaseFigures,
-        load::{
-            answer::{Answer, Counts, Outcome},
-            batch::Asks,
-            figures::LoadFigures,
-        },
-        nodes::wire::Reservation,
+use crate::grid::{
+    faults::attack::PhaseFigures,
+    load::{
+        answer::{Answer, Counts, Outcome},
+        batch::Asks,
+        figures::LoadFigures,
     },
-    print::counted,
-    report::Table,
-    stats::Percentiles,
+    nodes::wire::Reservation,
 };
 
 /// Violations and failed checks shown; the rest is counted.
