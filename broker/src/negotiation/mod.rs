@@ -68,14 +68,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::{
-    commit::Site,
-    guard::Watch,
-    quotes::Quoting,
-    receipts::ReceiptCheck,
-    releases::{BookingKey, Releases},
-    search::{Next, Search},
-};
 pub use self::{
     events::{Event, Excluded, Output, Purpose, Stage},
     found::{Found, FoundHost},
@@ -87,6 +79,14 @@ pub use self::{
     reservation::{Loss, Part, Repair, Reservation},
     settings::NegotiationSettings,
     together::{Member, Step},
+};
+use self::{
+    commit::Site,
+    guard::Watch,
+    quotes::Quoting,
+    receipts::ReceiptCheck,
+    releases::{BookingKey, Releases},
+    search::{Next, Search},
 };
 use crate::{
     demand::Demand,
@@ -263,6 +263,13 @@ impl Negotiation {
             State::Reserved { plan } => Stage::Reserved(plan),
             State::Closed { outcome } => Stage::Closed { outcome, releasing: !self.releases.is_empty() },
         }
+    }
+
+    /// Whether sites are being asked whether they still keep the reservation, or others are being looked for.
+    #[must_use]
+    pub fn is_checking(&self) -> bool {
+        let is_repairing = self.record.reservation.as_ref().is_some_and(|reservation| reservation.repair.is_some());
+        !matches!(self.state, State::Closed { .. }) && (is_repairing || self.watch.is_asking())
     }
 
     /// Whether nothing happens any more unless the user cancels.
