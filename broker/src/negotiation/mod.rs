@@ -15,6 +15,7 @@
 //! Invariants: at most one attempt is alive; an attempt is confirmed nowhere before the decision to commit it is on disk; an attempt
 //! that was decided against is released at every site that was asked.
 
+mod allowed;
 mod commit;
 mod events;
 mod found;
@@ -69,6 +70,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 pub use self::{
+    allowed::HowToPlan,
     events::{Event, Excluded, Output, Purpose, Stage},
     found::{Found, FoundHost},
     handed_in::{HandedPlan, HandedSeat, PlanMisfit},

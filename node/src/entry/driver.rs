@@ -449,6 +449,7 @@ pub async fn find(
     let uplinks = discovery.view().uplinks(sites.iter().copied().filter(|_| demand.traffic().is_some()));
     let quoting = discovery.view().quoting(sites);
     let discovery::Found { hosts, known_hosts, without_schedule, left_out, .. } = found;
+    Found { hosts, uplinks, quoting, known_hosts, without_schedule, left_out, cut, denied: Vec::new() }
 }
 
 #[cfg(test)]
