@@ -17,8 +17,8 @@ pub use self::schedules::{
     ChangeKind, ClassChange, ClassSchedules, ClassesLeft, HostChange, ScheduleChange, ScheduleSnapshot, ScheduleUpdate,
     SiteSchedules, USE_STEPS,
 };
-pub use self::standing::Standing;
 pub(crate) use self::standing::share_of;
+pub use self::standing::{ShareLeft, Standing, WantedSeat};
 use crate::{
     amount::{Amount, format_amount},
     classes::Hosts,

@@ -50,8 +50,17 @@ pub fn plan_best<'a>(
     seed: u64,
     mut observer: &mut dyn PhaseObserver,
 ) -> PlanOutcome {
+    plan_best_by(jobs, candidates, |job, candidates| phases::plan(job, candidates, effort, seed, &mut observer))
+}
+
+/// The same where each shape is planned by `plan_one`.
+pub(crate) fn plan_best_by<'a>(
+    jobs: impl Iterator<Item = (ShapeNumber, Job<'a>)>,
+    candidates: &[Candidate<'_>],
+    mut plan_one: impl FnMut(&Job<'a>, &[Candidate<'_>]) -> PlanOutcome,
+) -> PlanOutcome {
     shapes::best_of(jobs.map(|(shape, job)| {
-        let mut plan = |candidates: &[_]| phases::plan(&job, candidates, effort, seed, &mut observer);
+        let mut plan = |candidates: &[_]| plan_one(&job, candidates);
         // Who could serve a moldable one depends on the factor, and is found out for each.
         let is_of_some = job.demand.is_of_shape() && !job.demand.is_to_be_scaled();
         let outcome = match is_of_some.then(|| find::eligible(job.demand, candidates)) {

@@ -28,6 +28,9 @@ use tempfile::TempDir;
 /// How long anything may take before a test fails.
 const DEADLINE: Duration = Duration::from_secs(180);
 
+/// The grids are open, and most tests may book all of a site for days.
+const WIDE: &[&str] = &["--policy-site-share=100%", "--policy-max-duration=366d", "--policy-max-reach=366d"];
+
 /// The path of a binary of this workspace, built if need be.
 ///
 /// # Panics
@@ -175,10 +178,8 @@ impl Node {
     /// Starts a node that joins the grid of `other`, with `more` arguments.
     #[must_use]
     pub fn joining(name: &str, hosts: &str, other: &Node, more: &[&str]) -> Node {
-        let status = other.get("/v1/status");
-        let grid = status["grid"].as_str().expect("status names the grid");
-        let address = status["listen"][0].as_str().expect("status names an address");
-        Node::start(name, hosts, &[&["--grid", grid, "--bootstrap", address], more].concat())
+        let joining = other.joining_arguments();
+        Node::start(name, hosts, &[&joining.each_ref().map(String::as_str)[..], more].concat())
     }
 
     /// Starts a node in a data directory that `prepare` has put in order.
@@ -186,13 +187,30 @@ impl Node {
     pub fn prepared(name: &str, hosts: &str, prepare: impl FnOnce(&Path)) -> Node {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         prepare(&directory.path().join("data"));
-        Node::start_in(directory, name, hosts, &[])
+        Node::start_in(directory, name, hosts, WIDE)
+    }
+
+    /// Starts a node with no rules but those of `config`, as the first one or in the grid of `other`.
+    #[must_use]
+    pub fn ruled(name: &str, config: &str, other: Option<&Node>) -> Node {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let joining = other.map(Node::joining_arguments);
+        Node::start_in(directory, name, config, &joining.iter().flatten().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// What makes a node join the grid of this one.
+    fn joining_arguments(&self) -> [String; 4] {
+        let status = self.get("/v1/status");
+        let grid = status["grid"].as_str().expect("status names the grid");
+        let address = status["listen"][0].as_str().expect("status names an address");
+        ["--grid", grid, "--bootstrap", address].map(str::to_owned)
     }
 
     /// Starts a node with `hosts` as TOML `[[hosts]]` tables.
     #[must_use]
     pub fn start(name: &str, hosts: &str, more: &[&str]) -> Node {
-        Node::start_in(tempfile::tempdir().expect("a temporary directory can be made"), name, hosts, more)
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        Node::start_in(directory, name, hosts, &[WIDE, more].concat())
     }
 
     fn start_in(directory: TempDir, name: &str, hosts: &str, more: &[&str]) -> Node {
@@ -205,9 +223,6 @@ impl Node {
         for fixed in ["--api", "127.0.0.1:0", "--listen", "/ip4/127.0.0.1/tcp/0"] {
             arguments.push(fixed.to_owned());
         }
-        // The grids are open, and a test may book all of a site for days.
-        let share = "--policy-site-share=100% --policy-max-duration=366d --policy-max-reach=366d";
-        arguments.extend(share.split(' ').map(str::to_owned));
         arguments.extend(more.iter().map(|&text| text.to_owned()));
         let mut node = Node { name: name.to_owned(), directory, arguments, child: None };
         node.restart();
@@ -401,6 +416,18 @@ impl Node {
             .send(body)
             .expect("the node answers");
         (answer.status().as_u16(), answer.body_mut().read_json().expect("an answer in JSON"))
+    }
+
+    /// Takes something back through the node's API; the answer.
+    ///
+    /// # Panics
+    /// When the node refuses.
+    #[must_use]
+    pub fn delete(&self, path: &str) -> Value {
+        let answer = ureq::delete(format!("http://{}{path}", self.address()))
+            .header("Authorization", format!("Bearer {}", self.token()))
+            .call();
+        answer.and_then(|mut answer| answer.body_mut().read_json()).expect("the node answers in JSON")
     }
 
     /// Opens a path of the node in a browser.

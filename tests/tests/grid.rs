@@ -46,6 +46,8 @@ mod money;
 mod notices;
 #[path = "grid/offered.rs"]
 mod offered;
+#[path = "grid/oracle.rs"]
+mod oracle;
 #[path = "grid/own_key.rs"]
 mod own_key;
 #[path = "grid/page.rs"]

@@ -166,6 +166,13 @@ impl<B: Books> Ledger<B> {
         }
     }
 
+    /// What may still be agreed for the account, if there is a limit.
+    pub(super) fn credits_left(&self, permit: &Permit) -> Option<Cost> {
+        let most = u128::from(permit.limits.max_credits?) * 1000;
+        let agreed = self.accounts.by_key.get(&permit.account).map_or(0, |account| account.agreed);
+        Some(Cost(u64::try_from(most.saturating_sub(agreed)).unwrap_or(u64::MAX)))
+    }
+
     /// What the account has of each host.
     pub(super) fn had_by(&self, account: PublicKey) -> Vec<(HostId, Schedule)> {
         let booked = self.accounts.by_key.get(&account).into_iter().flat_map(|account| &account.bookings);

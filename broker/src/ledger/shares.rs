@@ -13,7 +13,7 @@ use crate::{
     amount::{Amount, format_amount},
     host::Host,
     ids::{HostId, Network, SiteId, tail_of},
-    protocol::{Grant, HoldRequest, HostState, hull},
+    protocol::{Grant, HoldRequest, HostState, ShareLeft, hull},
     resources::{Amounts, ResourceName, amount_of},
     schedule::Schedule,
     time::{Now, Span, Time, Window},
@@ -245,16 +245,19 @@ impl<B: Books> Ledger<B> {
         &self,
         (user, account): (PublicKey, PublicKey),
         (node, network): (&SiteId, Option<&Network>),
-    ) -> Vec<(Amounts, Schedule)> {
+    ) -> Vec<ShareLeft> {
         let Some(allowed) = self.allowance(user) else { return Vec::new() };
         let of_party = |party: Party| {
+            let used = self.shares.used.get(&party);
+            let had = |name: &ResourceName| used.and_then(|used| used.in_all.get(name)).copied().unwrap_or_default();
+            let left = |(name, all): (&ResourceName, &u128)| {
+                (name.clone(), u64::try_from(all.saturating_sub(had(name))).unwrap_or(u64::MAX))
+            };
+            let left: BTreeMap<ResourceName, u64> = allowed.in_all.iter().map(left).collect();
             let mut most = allowed.at_a_time.clone();
-            let Some(used) = self.shares.used.get(&party) else { return (most, Schedule::default()) };
-            let is_spent =
-                |(name, sum): &(&ResourceName, &u128)| allowed.in_all.get(*name).is_some_and(|all| *sum >= all);
-            let spent = used.in_all.iter().filter(is_spent);
+            let spent = left.iter().filter(|(_, left)| **left == 0);
             most.extend(spent.map(|(name, _)| (name.clone(), Amount::ZERO)));
-            (most, used.at_a_time.clone())
+            ShareLeft { most, used: used.map(|used| used.at_a_time.clone()).unwrap_or_default(), left }
         };
         Party::sharing(&self.site, account, node, network).map(of_party).collect()
     }

@@ -44,7 +44,7 @@ impl<B: Books> Ledger<B> {
         let host_percent: BTreeMap<_, _> = self.gate.lock().policy().user_share_percent.clone();
         let on_hosts = if host_percent.is_empty() { Vec::new() } else { self.had_by(permit.account) };
         let of_site = self.left_of_shares((permit.user, permit.account), node);
-        let reach = permit.limits.max_reach_s;
-        Standing { denial, longest, reach, host_percent, on_hosts, of_site, version: self.version }
+        let (reach, credits) = (permit.limits.max_reach_s, self.credits_left(permit));
+        Standing { denial, longest, reach, host_percent, on_hosts, of_site, credits, version: self.version }
     }
 }

@@ -74,7 +74,7 @@ impl CutCounts {
         let all = one("candidates", self.candidates).into_iter().chain(attributes).chain(one("speed", self.speed));
         all.chain(resources)
             .chain(one("rules of owners about users", self.users))
-            .chain(one("the longest reservation of their owners (max_duration)", self.length))
+            .chain(one("the longest reservation of their owners (`owner-max-duration`)", self.length))
             .collect::<Vec<_>>()
             .join(", ")
     }
@@ -272,6 +272,15 @@ pub enum Reason {
         /// What the link has free through the whole window, in Mbit/s.
         room: Amount,
     },
+    /// Owners' rules leave out hosts that would serve.
+    Ruled {
+        /// What excludes it as the rules are.
+        reason: Box<Reason>,
+        /// When it could start without them, where that is known.
+        start: Option<Time>,
+        /// The rules, by name, and how many hosts each leaves out that would be there then.
+        rules: Vec<(String, u64)>,
+    },
     /// Each of the shapes of the request is excluded, in their order; not all for the same reason.
     Shapes(Vec<Reason>),
     /// Enough hosts are free at some starts, and everywhere they cost too much.
@@ -301,6 +310,9 @@ impl Reason {
             Reason::Shapes(reasons) => {
                 Reason::Shapes(reasons.into_iter().map(|reason| reason.with_cut(before)).collect())
             }
+            Reason::Ruled { reason, start, rules } => {
+                Reason::Ruled { reason: Box::new(reason.with_cut(before)), start, rules }
+            }
             other => other,
         }
     }
@@ -315,6 +327,9 @@ impl Reason {
             Reason::TooFewHosts { found, asked, cut } => Reason::TooFewHosts { found: found + unknown, asked, cut },
             Reason::Shapes(reasons) => {
                 Reason::of_shapes(reasons.into_iter().map(|reason| reason.beside_unknown(unknown)).collect())
+            }
+            Reason::Ruled { reason, start, rules } => {
+                Reason::Ruled { reason: Box::new(reason.beside_unknown(unknown)), start, rules }
             }
             reason => reason,
         }
@@ -333,6 +348,7 @@ impl Reason {
             Reason::SearchLimit { .. } => "search_limit",
             Reason::WindowPassed { .. } => "window_passed",
             Reason::Postponed { .. } => "postponed",
+            Reason::Ruled { reason, .. } => reason.code(),
             Reason::Shapes(reasons) => reasons.first().map_or("no_window", Reason::code),
         }
     }
@@ -350,6 +366,14 @@ impl Reason {
                     format!("shape {number} of {}: {}", reasons.len(), reason.detail_by(show_time))
                 };
                 (1..).zip(reasons).map(of_shape).collect::<Vec<_>>().join("; ")
+            }
+            Reason::Ruled { reason, start, rules } => {
+                let rule = |(name, hosts): &(String, u64)| {
+                    format!("`{name}` leaves out {hosts} host{}", if *hosts == 1 { "" } else { "s" })
+                };
+                let rules = rules.iter().map(rule).collect::<Vec<_>>().join(", ");
+                let start = start.map(|start| format!("without them it could start at {}; ", show_time(start)));
+                format!("{}; rules of owners: {}{rules}", reason.detail_by(show_time), start.unwrap_or_default())
             }
             Reason::TooFewHosts { found, asked, cut } => {
                 let cuts = cut.words();

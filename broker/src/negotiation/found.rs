@@ -122,6 +122,8 @@ pub struct Found {
     pub left_out: usize,
     /// What each constraint cut.
     pub cut: CutCounts,
+    /// The hosts of which the user gets nothing, by rules about users.
+    pub denied: Vec<FoundHost>,
 }
 
 impl Found {
@@ -156,17 +158,11 @@ impl Found {
 
     /// Leaves out the hosts of which the user gets nothing, by the owner's rules about users; the sites, with the rule.
     pub fn leave_out_denied(&mut self) -> BTreeMap<SiteId, Denial> {
-        let mut denied = BTreeMap::new();
-        let mut hosts = 0;
-        self.hosts.retain(|found| match found.standing.as_ref().and_then(|standing| standing.denial.clone()) {
-            Some(denial) => {
-                denied.insert(found.site.clone(), denial);
-                hosts += 1;
-                false
-            }
-            None => true,
-        });
-        self.cut.users += hosts;
-        denied
+        let denial = |found: &FoundHost| found.standing.as_ref().and_then(|standing| standing.denial.clone());
+        let denied: Vec<FoundHost> = self.hosts.extract_if(.., |found| denial(found).is_some()).collect();
+        self.cut.users += denied.len() as u64;
+        let sites = denied.iter().filter_map(|found| Some((found.site.clone(), denial(found)?))).collect();
+        self.denied.extend(denied);
+        sites
     }
 }

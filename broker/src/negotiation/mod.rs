@@ -15,6 +15,7 @@
 //! Invariants: at most one attempt is alive; an attempt is confirmed nowhere before the decision to commit it is on disk; an attempt
 //! that was decided against is released at every site that was asked.
 
+mod allowed;
 mod commit;
 mod events;
 mod found;
@@ -68,15 +69,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::{
-    commit::Site,
-    guard::Watch,
-    quotes::Quoting,
-    receipts::ReceiptCheck,
-    releases::{BookingKey, Releases},
-    search::{Next, Search},
-};
 pub use self::{
+    allowed::HowToPlan,
     events::{Event, Excluded, Output, Purpose, Stage},
     found::{Found, FoundHost},
     handed_in::{HandedPlan, HandedSeat, PlanMisfit},
@@ -87,6 +81,14 @@ pub use self::{
     reservation::{Loss, Part, Repair, Reservation},
     settings::NegotiationSettings,
     together::{Member, Step},
+};
+use self::{
+    commit::Site,
+    guard::Watch,
+    quotes::Quoting,
+    receipts::ReceiptCheck,
+    releases::{BookingKey, Releases},
+    search::{Next, Search},
 };
 use crate::{
     demand::Demand,
@@ -264,6 +266,13 @@ impl Negotiation {
             State::Reserved { plan } => Stage::Reserved(plan),
             State::Closed { outcome } => Stage::Closed { outcome, releasing: !self.releases.is_empty() },
         }
+    }
+
+    /// Whether sites are being asked whether they still keep the reservation, or others are being looked for.
+    #[must_use]
+    pub fn is_checking(&self) -> bool {
+        let is_repairing = self.record.reservation.as_ref().is_some_and(|reservation| reservation.repair.is_some());
+        !matches!(self.state, State::Closed { .. }) && (is_repairing || self.watch.is_asking())
     }
 
     /// Whether nothing happens any more unless the user cancels.

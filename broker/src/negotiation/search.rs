@@ -14,7 +14,8 @@ use rand::{Rng, RngExt};
 
 use self::drawn::{Among, Run};
 use super::{
-    Excluded, Failure, Found, FoundHost, NegotiationSettings, Outcome, Output, Round, RoundOutcome, WithoutBudget,
+    Excluded, Failure, Found, FoundHost, HowToPlan, NegotiationSettings, Outcome, Output, Round, RoundOutcome,
+    WithoutBudget,
     lessons::{Holds, Lessons},
     quotes::Proposal,
 };
@@ -136,6 +137,8 @@ pub(super) struct Search {
     /// The hosts of the last round: finding the same set again means that there are no more.
     last_set: BTreeSet<(SiteId, HostId)>,
     lessons: Lessons,
+    /// Hosts of which the user gets nothing, once for each site: later rounds leave their sites out.
+    denied: Vec<FoundHost>,
     /// The hosts of the last plan, and what it was worth: an attempt that was refused is planned again on them.
     planned_on: Option<(Found, i64)>,
     /// Plans made on them since discovery was asked.
@@ -170,6 +173,7 @@ impl Search {
             is_thorough: false,
             last_set: BTreeSet::new(),
             lessons: Lessons::default(),
+            denied: Vec::new(),
             planned_on: None,
             replans: 0,
             missed_finds: 0,
@@ -245,9 +249,11 @@ impl Search {
         for (site, denial) in found.leave_out_denied() {
             self.lessons.exclude_denied(site, &denial);
         }
+        self.denied.append(&mut found.denied);
+        found.denied.clone_from(&self.denied);
         (self.planned_on, self.replans) = (None, 0);
         if found.hosts.len() < self.problem.seats_min() {
-            let reason = self.problem.shortage(&found);
+            let reason = self.ruled(now.utc, &found, settings, self.problem.shortage(&found));
             let round = self.round(&found, RoundOutcome::Rejected(reason.clone()));
             let wait = self.look_again(&found);
             return (round, wait.unwrap_or_else(|| Next::End(self.outcome_of_shortage(&found, reason))));
@@ -258,7 +264,8 @@ impl Search {
                 let (round, proposal) = self.planned(found, plan, without_budget);
                 (round, Next::Hold(proposal))
             }
-            PlanOutcome::Rejected(rejection) => {
+            PlanOutcome::Rejected(Rejection { reason, start_proven }) => {
+                let rejection = Rejection { reason: self.ruled(now.utc, &found, settings, reason), start_proven };
                 let round = self.round(&found, RoundOutcome::Rejected(rejection.reason.clone()));
                 (round, self.widen_or_reject(&found, settings, rejection))
             }
@@ -404,8 +411,9 @@ impl Search {
     ) -> (PlanOutcome, Option<WithoutBudget>) {
         let earliest = self.problem.earliest.max(now.utc);
         let effort = self.problem.effort.unwrap_or(settings.planner.effort);
+        let how = HowToPlan { effort, seed: random.random(), now: now.utc };
         self.planned_at = now.utc;
-        let run = Run { search: self, found, now, earliest, effort, seed: random.random() };
+        let run = Run { search: self, found, earliest, how };
         let all = |with_holds| Among { sites: None, latest: self.problem.latest, with_holds };
         let budget = self.budget();
         let avoids = holds != Holds::Ignored;
@@ -429,6 +437,16 @@ impl Search {
             rejected @ PlanOutcome::Rejected(_) => rejected,
         };
         (outcome, without_budget)
+    }
+
+    /// The same reason, with the rules of owners that are to blame, as discovery knows them.
+    fn ruled(&self, now: Time, found: &Found, settings: &NegotiationSettings, reason: Reason) -> Reason {
+        let earliest = self.problem.earliest.max(now);
+        let shapes = self.problem.shapes.iter();
+        let job = |demand| Job { uplinks: &found.uplinks, ..self.job(demand, Some(now), earliest) };
+        let jobs = shapes.map(|(shape, demand)| (*shape, job(demand)));
+        let effort = self.problem.effort.unwrap_or(settings.planner.effort);
+        found.ruled(reason, jobs, HowToPlan { effort, seed: self.order, now })
     }
 
     fn job<'s>(&'s self, demand: &'s Demand, asked_at: Option<Time>, earliest: Time) -> Job<'s> {

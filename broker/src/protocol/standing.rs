@@ -10,12 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::LedgerVersion;
 use crate::{
     amount::Amount,
+    cost::Cost,
     host::Host,
     ids::HostId,
     resources::{Amounts, ResourceName, amount_of},
     schedule::{Occupancy, Schedule},
     time::{Span, Time, Window},
-    trust::Denial,
+    trust::{Denial, Rule},
 };
 
 /// See the module. The default leaves everything.
@@ -31,13 +32,59 @@ pub struct Standing {
     pub host_percent: BTreeMap<ResourceName, u8>,
     /// What the user has of that already, on hosts where it is something.
     pub on_hosts: Vec<(HostId, Schedule)>,
-    /// What the user, or who shares with him, may have of all hosts together at any time, and has already.
-    pub of_site: Vec<(Amounts, Schedule)>,
+    /// The shares of the site that bind the user: his own, and those of the node and the network through which he asks.
+    pub of_site: Vec<ShareLeft>,
+    /// What may still be agreed for the user, where there is a limit.
+    pub credits: Option<Cost>,
     /// The ledger's version.
     pub version: LedgerVersion,
 }
 
 impl Eq for Standing {}
+
+/// A share of all hosts of a site together.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ShareLeft {
+    /// The most at any time.
+    pub most: Amounts,
+    /// What is had of it already.
+    pub used: Schedule,
+    /// How much more may be had in all: amounts times seconds.
+    pub left: BTreeMap<ResourceName, u64>,
+}
+
+impl ShareLeft {
+    /// Whether this may be had as well.
+    fn has_room(&self, window: Window, amounts: &Amounts) -> bool {
+        amounts.iter().filter(|(_, amount)| **amount > Amount::ZERO).all(|(name, amount)| {
+            let in_all = amount.0.saturating_mul(window.duration().0);
+            let after = self.used.peak(name, window).0.saturating_add(amount.0);
+            after <= amount_of(&self.most, name).0 && self.left.get(name).is_none_or(|left| in_all <= *left)
+        })
+    }
+
+    fn take(&mut self, window: Window, amounts: &Amounts) {
+        self.used.add(window, amounts);
+        for (name, amount) in amounts {
+            if let Some(left) = self.left.get_mut(name) {
+                *left = left.saturating_sub(amount.0.saturating_mul(window.duration().0));
+            }
+        }
+    }
+}
+
+/// A seat that the user would have: its host, when, what and for how much.
+#[derive(Debug, Clone, Copy)]
+pub struct WantedSeat<'a> {
+    /// Its host.
+    pub host: &'a Host,
+    /// From when to when.
+    pub window: Window,
+    /// What of the host.
+    pub amounts: &'a Amounts,
+    /// For how much.
+    pub cost: Cost,
+}
 
 /// The given percentage of `capacity`, rounded down.
 pub(crate) fn share_of(capacity: Amount, percent: u8) -> Amount {
@@ -59,10 +106,64 @@ impl Standing {
             if let Some(percent) = self.host_percent.get(name) {
                 limit(share_of(*capacity, *percent), of_host);
             }
-            for (most, used) in self.of_site.iter().filter(|(most, _)| most.contains_key(name)) {
+            for ShareLeft { most, used, .. } in self.of_site.iter().filter(|share| share.most.contains_key(name)) {
                 limit(amount_of(most, name), used);
             }
         }
+    }
+}
+
+impl Standing {
+    /// The rule against each of these seats of one site, where those before it that have none are had: none for the seats that the user may
+    /// have together. It says what a hold would be told at `now`.
+    #[must_use]
+    pub fn rules_against(&self, seats: &[WantedSeat<'_>], now: Time) -> Vec<Option<Rule>> {
+        let (mut shares, mut longest, mut credits) = (self.of_site.clone(), self.longest, self.credits);
+        let against = |seat: &WantedSeat<'_>| {
+            let WantedSeat { window, amounts, cost, .. } = *seat;
+            let length = window.duration();
+            let rule = if let Some(denial) = &self.denial {
+                Some(denial.rule)
+            } else if longest.is_some_and(|longest| length > longest) {
+                Some(Rule::MaxHostHours)
+            } else if self.reach.is_some_and(|reach| window.end > now + reach) {
+                Some(Rule::MaxReach)
+            } else if !self.leaves_of_host(seat) {
+                Some(Rule::UserShare)
+            } else if credits.is_some_and(|credits| cost > credits) {
+                Some(Rule::MaxCredits)
+            } else if !shares.iter().all(|share| share.has_room(window, amounts)) {
+                Some(Rule::SiteShare)
+            } else {
+                None
+            };
+            if rule.is_none() {
+                longest = longest.map(|longest| Span(longest.0 - length.0));
+                credits = credits.map(|credits| Cost(credits.0 - cost.0));
+                shares.iter_mut().for_each(|share| share.take(window, amounts));
+            }
+            rule
+        };
+        seats.iter().map(against).collect()
+    }
+
+    fn leaves_of_host(&self, seat: &WantedSeat<'_>) -> bool {
+        let used = self.on_hosts.iter().find(|(id, _)| *id == seat.host.id).map(|(_, used)| used);
+        self.host_percent.iter().all(|(name, percent)| {
+            let most = share_of(amount_of(&seat.host.capacity, name), *percent);
+            let used = used.map_or(Amount::ZERO, |used| used.peak(name, seat.window));
+            used.0.saturating_add(amount_of(seat.amounts, name).0) <= most.0
+        })
+    }
+
+    /// The times at which what is left changes, in order.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Time> {
+        let schedules = self.of_site.iter().map(|share| &share.used).chain(self.on_hosts.iter().map(|(_, used)| used));
+        let mut times: Vec<Time> = schedules.flat_map(Schedule::changes).collect();
+        times.sort_unstable();
+        times.dedup();
+        times
     }
 }
 
@@ -105,7 +206,7 @@ mod tests {
         let standing = Standing {
             host_percent: BTreeMap::from([(cpu.clone(), 60)]),
             on_hosts: vec![(host.id.clone(), used(20, 30, 4))],
-            of_site: vec![(amounts(8), used(40, 50, 8))],
+            of_site: vec![ShareLeft { most: amounts(8), used: used(40, 50, 8), left: BTreeMap::new() }],
             ..Standing::default()
         };
         let mut schedule = used(0, 25, 5);
@@ -113,5 +214,20 @@ mod tests {
         let free = |at| 10 - schedule.peak(&cpu, window(at, at + 1)).0;
         // 5 are free until 25, of which the user may have 6, but 2 from 20 to 30; and 8 of the site, which are had from 40 to 50.
         assert_eq!([5, 15, 22, 28, 35, 45, 60].map(free), [5, 5, 2, 2, 6, 0, 6]);
+        let seat = |start, end, amounts| WantedSeat { host: &host, window: window(start, end), amounts, cost: Cost(5) };
+        let (three, six) = (&amounts(3), &amounts(6));
+        let rules = |standing: &Standing, seats: &[WantedSeat<'_>]| standing.rules_against(seats, Time(10));
+        let (user, site) = (Some(Rule::UserShare), Some(Rule::SiteShare));
+        assert_eq!(rules(&standing, &[seat(15, 22, three), seat(12, 20, three)]), [user, None]);
+        assert_eq!(
+            rules(&standing, &[seat(30, 40, three), seat(31, 32, six), seat(30, 40, three)]),
+            [None, site, None]
+        );
+        let few = Standing { longest: Some(Span(15)), credits: Some(Cost(9)), reach: Some(Span(50)), ..standing };
+        let seats = [seat(50, 61, three), seat(50, 60, three), seat(50, 55, three), seat(50, 52, three)];
+        let expected = [Rule::MaxReach, Rule::MaxCredits, Rule::MaxCredits].map(Some);
+        assert_eq!(rules(&few, &seats), [expected[0], None, expected[1], expected[2]]);
+        let few = Standing { credits: None, ..few };
+        assert_eq!(rules(&few, &seats[1..]), [None, None, Some(Rule::MaxHostHours)]);
     }
 }

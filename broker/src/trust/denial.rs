@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::TrustError;
+use crate::offered::Breach;
 
 macro_rules! rules {
     ($($(#[$doc:meta])* $rule:ident = $name:literal,)*) => {
@@ -107,6 +108,16 @@ rules! {
     Draining = "draining",
     /// The site knows what its owner runs there.
     OwnWork = "own-work",
+}
+
+impl From<Breach> for Rule {
+    fn from(breach: Breach) -> Rule {
+        match breach {
+            Breach::Longest(_) => Rule::OwnerMaxDuration,
+            Breach::Reach(_) => Rule::OwnerMaxReach,
+            Breach::Spans(_) => Rule::OwnerHours,
+        }
+    }
 }
 
 impl std::fmt::Display for Rule {

@@ -331,12 +331,11 @@ impl Gate {
     /// Whether this is offered at all, to whomever.
     fn check_offered(offered: &Offered, window: Window, now: Time) -> Result<(), Denial> {
         let denial = |breach: Breach| {
-            let (rule, asked) = match breach {
-                Breach::Longest(_) => (Rule::OwnerMaxDuration, format!("{} asked, ", window.duration())),
-                Breach::Reach(_) => (Rule::OwnerMaxReach, String::new()),
-                Breach::Spans(_) => (Rule::OwnerHours, String::new()),
+            let asked = match breach {
+                Breach::Longest(_) => format!("{} asked, ", window.duration()),
+                Breach::Reach(_) | Breach::Spans(_) => String::new(),
             };
-            Denial::new(rule, format!("{asked}{breach}"))
+            Denial::new(breach.into(), format!("{asked}{breach}"))
         };
         offered.check(window, now).map_err(denial)
     }

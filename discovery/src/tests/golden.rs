@@ -13,7 +13,7 @@ use broker::{
     plan::Place,
     protocol::{
         AttemptStatus, ClassChange, ClassSchedules, FoundBooking, Grant, HoldRequest, HostState, PublicBooking, Quote,
-        Refusal, RefusalReason, Standing, TakeOverStep,
+        Refusal, RefusalReason, ShareLeft, Standing, TakeOverStep,
     },
     schedule::ClassOccupancy,
     tariff::{Agreement, Before, Conditions, Parts, Tariff},
@@ -267,7 +267,12 @@ fn later_site_answers() -> Vec<SiteAnswer> {
             reach: Some(Span(86_400)),
             host_percent: BTreeMap::from([(cpu(), 50)]),
             on_hosts: vec![(host, schedule())],
-            of_site: vec![(amounts(9_000), schedule())],
+            of_site: vec![ShareLeft {
+                most: amounts(9_000),
+                used: schedule(),
+                left: BTreeMap::from([(cpu(), 86_400_000)]),
+            }],
+            credits: Some(Cost(7_500)),
             version: version(),
         })),
     ]

@@ -167,7 +167,7 @@ fn site_answer_bytes(answer: &SiteAnswer) -> usize {
         }
         SiteAnswer::Standing(standing) => {
             let schedules =
-                standing.on_hosts.iter().map(|(_, used)| used).chain(standing.of_site.iter().map(|(_, used)| used));
+                standing.on_hosts.iter().map(|(_, used)| used).chain(standing.of_site.iter().map(|share| &share.used));
             schedules.map(of_schedule).sum()
         }
         SiteAnswer::Confirmed { receipt: Some(receipt), .. } | SiteAnswer::Booked { receipt: Some(receipt), .. } => {

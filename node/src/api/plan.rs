@@ -6,25 +6,25 @@ use axum::{Json, extract::State};
 use broker::{
     cost::Cost,
     ids::{HostId, RequestId, ShapeNumber, SiteId},
-    negotiation::{Excluded, Found, FoundHost},
+    negotiation::{Excluded, Found, FoundHost, HowToPlan},
     phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch},
     plan::{ObjectiveValue, PlanOutcome, Rejection},
-    request::Request,
+    request::{Request, RequestDocument},
     resources::Amounts,
     scale::Factor,
-    strategy::plan_best,
     time::Time,
+    trust::Authorization,
     variant::Variant,
     view::Schedules,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use utoipa::ToSchema;
 
 use super::{
     extract::Body,
     problem::Problem,
     request_view::{ReasonView, is_zero},
-    requests::{read_request, wrong_request},
+    requests::{checked_request, read_body, read_request, wrong_request},
     schema,
     state::ApiState,
 };
@@ -153,24 +153,67 @@ pub struct PlannedHost {
     pub schedule_age_s: u64,
 }
 
-/// Adds what rules of owners about users leave to the operator of this node, for whom a plain request would be signed. A node without an
-/// operator of its own cannot ask.
-pub async fn leave_to_user(state: &ApiState, request: &Request, found: &mut Found) {
-    if !found.hosts.iter().any(|host| host.offer.asks) {
-        return;
+/// For whom something is planned.
+pub enum Asker {
+    /// Who has signed this, with which owners are asked.
+    User(Authorization),
+    /// The operator of this node, for whom a plain request would be signed. A node without an operator of its own cannot ask.
+    Operator,
+}
+
+impl Asker {
+    /// The one who has signed this, if there is one.
+    ///
+    /// # Errors
+    /// A problem when the signature is none that this node would take a request with.
+    pub fn of(state: &ApiState, signed: Option<Authorization>) -> Result<Asker, Problem> {
+        let Some(signed) = signed else { return Ok(Asker::Operator) };
+        let (authorization, _) = state.membership.admit(signed).map_err(|denial| Problem::refused(&denial))?;
+        Ok(Asker::User(authorization))
     }
-    let signed = state.membership.sign_for_operator(request.clone()).ok();
-    let admitted = signed.and_then(|signed| state.membership.admit(signed).ok());
-    if let Some((authorization, _)) = admitted {
-        state.coordinator.ask_standings(found, authorization).await;
-        found.leave_out_denied();
+
+    /// Adds what rules of owners about users leave to this one.
+    pub async fn leave(&self, state: &ApiState, request: &Request, found: &mut Found) {
+        if !found.hosts.iter().any(|host| host.offer.asks) {
+            return;
+        }
+        let for_operator = || {
+            let signed = state.membership.sign_for_operator(request.clone()).ok()?;
+            Some(state.membership.admit(signed).ok()?.0)
+        };
+        let authorization = match self {
+            Asker::User(authorization) => Some(authorization.clone()),
+            Asker::Operator => for_operator(),
+        };
+        if let Some(authorization) = authorization {
+            state.coordinator.ask_standings(found, authorization).await;
+            found.leave_out_denied();
+        }
     }
 }
 
+/// A request to plan, with who asks; [`schema::PlanQuestion`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskedRequest {
+    pub request: RequestDocument,
+    pub asker: Authorization,
+}
+
+fn read_question(body: &[u8]) -> Result<(Request, Option<Authorization>), Problem> {
+    let keys = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(body).unwrap_or_default();
+    if !keys.contains_key("asker") {
+        return Ok((read_request(body)?, None));
+    }
+    let AskedRequest { request, asker } = read_body("question", body)?;
+    Ok((checked_request(request, "request.")?, Some(asker)))
+}
+
 /// A plan on the live view; nothing is held.
-#[utoipa::path(post, path = "/plan", tag = "planning", request_body = schema::Request, responses((status = 200, description = "Done", body = LivePlan)))]
+#[utoipa::path(post, path = "/plan", tag = "planning", request_body = schema::PlanQuestion, responses((status = 200, description = "Done", body = LivePlan)))]
 pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<LivePlan>, Problem> {
-    let request = read_request(&body)?;
+    let (request, signed) = read_question(&body)?;
+    let asker = Asker::of(&state, signed)?;
     let settings = state.requests.settings().planner;
     let now = state.coordinator.clock.now();
     let starts = request.starts(now.utc, settings.default_reach);
@@ -189,7 +232,7 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
         let age_max = driver::MAX_SCHEDULE_AGE;
         let mut found =
             driver::find(&state.discovery, &wanted, (count, count), seed, Excluded::default(), age_max).await;
-        leave_to_user(&state, &request, &mut found).await;
+        asker.leave(&state, &request, &mut found).await;
         let schedules = found.offered(now.utc);
         let candidate = |(found, schedule)| {
             let FoundHost { site, host, .. }: &FoundHost = found;
@@ -198,11 +241,12 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
         let candidates: Vec<Candidate<'_>> =
             found.hosts.iter().zip(schedules.iter().map(AsRef::as_ref)).map(candidate).collect();
         let effort = request.effort().unwrap_or(settings.effort);
-        let jobs = Job::of_shapes(&request, (earliest, latest));
-        let jobs = jobs.map(|(shape, job)| (shape, Job { asked_at: Some(now.utc), uplinks: &found.uplinks, ..job }));
+        let job = |(shape, job)| (shape, Job { asked_at: Some(now.utc), uplinks: &found.uplinks, ..job });
+        let jobs = || Job::of_shapes(&request, (earliest, latest)).map(job);
+        let how = HowToPlan { effort, seed, now: now.utc };
         // Waiting for a turn is no phase.
         stopwatch.stop();
-        let plan = || plan_best(jobs, &candidates, effort, seed, &mut stopwatch);
+        let plan = || found.plan_allowed(jobs(), &candidates, how, &mut stopwatch);
         let outcome = state.coordinator.planning.look(candidates.len(), plan).await;
         let outcome = outcome.with_cut(&found.cut);
         if matches!(outcome, PlanOutcome::Rejected(_))
@@ -217,17 +261,23 @@ pub async fn plan_request(State(state): State<Arc<ApiState>>, Body(body): Body) 
         let phases_us = phases_us.map(|(name, us)| (name.to_owned(), us)).collect();
         let schedules = used_schedules(&state, candidates.iter().map(|candidate| candidate.site));
         let hosts = (candidates.len(), found.left_out + found.without_schedule);
-        let outcome = with_unknown(outcome, &found);
+        let outcome = explained(outcome, &found, (jobs(), how));
         return Ok(Json(live_plan(&state, &request, outcome, phases_us, hosts).with_schedules(schedules)));
     }
 }
 
-/// The same outcome; a rejection tells hosts that do not suit from those whose schedules are not known.
-pub fn with_unknown(outcome: PlanOutcome, found: &Found) -> PlanOutcome {
+/// The same outcome; a rejection tells hosts that do not suit from those whose schedules are not known, and names the owners' rules without
+/// which there would be a plan.
+pub fn explained<'a>(
+    outcome: PlanOutcome,
+    found: &Found,
+    (jobs, how): (impl Iterator<Item = (ShapeNumber, Job<'a>)>, HowToPlan),
+) -> PlanOutcome {
     match outcome {
         PlanOutcome::Rejected(Rejection { reason, start_proven }) => {
             let start_proven = start_proven && found.without_schedule == 0;
-            PlanOutcome::Rejected(Rejection { reason: found.reason(reason), start_proven })
+            let reason = found.ruled(found.reason(reason), jobs, how);
+            PlanOutcome::Rejected(Rejection { reason, start_proven })
         }
         allocated @ PlanOutcome::Allocated(_) => allocated,
     }

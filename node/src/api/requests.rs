@@ -21,6 +21,7 @@ use serde::{
     Deserialize, Serialize,
     de::{DeserializeOwned, IgnoredAny},
 };
+use tokio::sync::oneshot;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -406,7 +407,7 @@ pub async fn repair_request(
 ) -> Result<(Extension<About>, Json<RequestView>), Problem> {
     let handle = select(&state, &caller, &selector)?;
     let mut snapshots = handle.watch();
-    let before = snapshots.borrow_and_update().clone();
+    let before = snapshots.borrow().clone();
     if is_left_to_another(&before) {
         let detail = format!("another node coordinates request {} now", before.record.id);
         return Err(Problem::new(StatusCode::NOT_FOUND, detail));
@@ -415,14 +416,15 @@ pub async fn repair_request(
         let detail = format!("request {} has no reservation that could be repaired", before.record.id);
         return Err(Problem::new(StatusCode::CONFLICT, detail));
     }
-    // A full channel means that this is under way already.
-    let _ = handle.commands.try_send(Command::Check);
-    let is_settled = |snapshot: &Snapshot| {
-        snapshot.revision > before.revision + 1
-            && !matches!(snapshot.stage, ShownStage::Degraded { is_rebrokering: true, .. } | ShownStage::Confirming(_))
+    let (done, is_done) = oneshot::channel();
+    let repair = async {
+        // An error of any of these says that the request has ended, or that the node is stopping.
+        let _ = handle.commands.send(Command::Check(Some(done))).await;
+        let _ = is_done.await;
+        let _ = snapshots.wait_for(|snapshot| !matches!(snapshot.stage, ShownStage::Confirming(_))).await;
     };
     // Whatever has come of it by then is shown; a repair goes on behind it.
-    let _ = tokio::time::timeout(REPAIR_WAIT, snapshots.wait_for(is_settled)).await;
+    let _ = tokio::time::timeout(REPAIR_WAIT, repair).await;
     let snapshot = snapshots.borrow().clone();
     Ok((About::of(&snapshot.record.id), Json(view(&state, &snapshot))))
 }

@@ -221,6 +221,26 @@ pub enum Submission {
     Signed(Signed),
 }
 
+/// A request to plan.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum PlanQuestion {
+    /// For the node's operator.
+    Plain(Request),
+    /// For another user.
+    Asked(AskedRequest),
+}
+
+/// A request to plan for the user who has signed `asker`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AskedRequest {
+    /// The request.
+    request: Request,
+    /// Any signed request of the user, such as one whose latest start is over: owners' rules about users are asked with it.
+    asker: Authorization,
+}
+
 /// A request that its user has signed.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -9,13 +9,13 @@ use broker::{
     cost::Cost,
     demand::Demand,
     ids::ShapeNumber,
-    negotiation::{Excluded, Found, FoundHost},
+    negotiation::{Excluded, Found, FoundHost, HowToPlan},
     phases::{self, Candidate, FrontPoint, Job},
     plan::{Plan, PlanOutcome},
     request::{Effort, ObjectiveKind, Request, RequestDocument},
     scale::{Factor, Scale},
-    strategy::plan_best,
     time::Time,
+    trust::Authorization,
     variant::Variant,
 };
 use clap::ValueEnum;
@@ -24,7 +24,7 @@ use utoipa::ToSchema;
 
 use super::{
     extract::Body,
-    plan::{UsedSchedule, leave_to_user, used_schedules, with_unknown},
+    plan::{Asker, UsedSchedule, explained, used_schedules},
     problem::Problem,
     request_view::ReasonView,
     requests::{checked_request, read_body, wrong_request},
@@ -62,6 +62,10 @@ pub struct SlotQuestion {
     pub at: Option<Time>,
     #[schema(value_type = schema::Request)]
     pub request: RequestDocument,
+    /// Any signed request of the user for whom it is asked, such as one whose latest start is over; the node's operator when absent.
+    #[schema(value_type = Option<schema::Authorization>, nullable = false)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asker: Option<Authorization>,
 }
 
 /// Answer of `POST /v1/slots`.
@@ -160,7 +164,8 @@ struct Verdict {
 /// When could this start, and how many hosts could be had; nothing is held.
 #[utoipa::path(post, path = "/slots", tag = "planning", request_body = SlotQuestion, responses((status = 200, description = "Done", body = SlotAnswer)))]
 pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<SlotAnswer>, Problem> {
-    let SlotQuestion { mode, at, request: document } = read_body("question", &body)?;
+    let SlotQuestion { mode, at, request: document, asker } = read_body("question", &body)?;
+    let asker = Asker::of(&state, asker)?;
     let request = checked_request(document, "request.")?;
     let settings = state.requests.settings().planner;
     let now = state.coordinator.clock.now();
@@ -191,7 +196,7 @@ pub async fn find_slots(State(state): State<Arc<ApiState>>, Body(body): Body) ->
     let counts = (discovery::dht::find::HOSTS_MAX, request.seats_max());
     let age_max = driver::MAX_SCHEDULE_AGE;
     let mut found = driver::find(&state.discovery, &request.widest(), counts, seed, Excluded::default(), age_max).await;
-    leave_to_user(&state, &request, &mut found).await;
+    asker.leave(&state, &request, &mut found).await;
     let effort = request.effort().unwrap_or(settings.effort);
     let question = Question { mode, at, request: &request, now: now.utc, window: (earliest, latest), effort, seed };
     let answer = || question.answer(&state, &found);
@@ -289,9 +294,11 @@ impl Question<'_> {
 
     /// The best plan of all shapes.
     fn planned(&self, found: &Found, candidates: &[Candidate<'_>]) -> PlanOutcome {
-        let jobs = Job::of_shapes(self.request, self.at.map_or(self.window, |at| (at, at)));
-        let jobs = jobs.map(|(shape, job)| (shape, Job { asked_at: Some(self.now), uplinks: &found.uplinks, ..job }));
-        with_unknown(plan_best(jobs, candidates, self.effort, self.seed, &mut ()).with_cut(&found.cut), found)
+        let job = |(shape, job)| (shape, Job { asked_at: Some(self.now), uplinks: &found.uplinks, ..job });
+        let jobs = || Job::of_shapes(self.request, self.at.map_or(self.window, |at| (at, at))).map(job);
+        let how = HowToPlan { effort: self.effort, seed: self.seed, now: self.now };
+        let outcome = found.plan_allowed(jobs(), candidates, how, &mut ()).with_cut(&found.cut);
+        explained(outcome, found, (jobs(), how))
     }
 
     fn verdict(&self, availability: &Availability<'_>, planned: impl FnOnce() -> PlanOutcome) -> Verdict {

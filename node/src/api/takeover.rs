@@ -126,7 +126,7 @@ pub async fn take_over_reservation(
         TakeOverFailure::Other => Problem::new(StatusCode::FORBIDDEN, format!("request {id}: {failure}")),
     })?;
     // Its sites learn its coordinator with the first round of questions.
-    let _ = handle.commands.try_send(Command::Check);
+    let _ = handle.commands.try_send(Command::Check(None));
     let snapshot = handle.watch().borrow().clone();
     Ok((StatusCode::CREATED, about, Json(view(&state, &snapshot))))
 }

@@ -80,6 +80,15 @@ pub fn sign(
     Ok(Some(signer.sign(&node.grid, &node.site, id, request.clone(), context.time(), last)?))
 }
 
+/// What shows the owners who asks, where the user has a key for the node's grid: it reserves nothing.
+///
+/// # Errors
+/// As for [`submission`].
+pub fn asker(context: &Context, client: &Client) -> Result<Option<Authorization>, CliError> {
+    let Some((node, signer)) = signer(context, client, &KeyArgs { key: None })? else { return Ok(None) };
+    Ok(Some(signer.sign_question(&node.grid, &node.site, context.time())?))
+}
+
 /// Signs these requests, each with its plan, as [`submission`] does; `replans`: something else will do when that cannot be reserved.
 ///
 /// # Errors

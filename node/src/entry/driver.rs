@@ -27,7 +27,7 @@ use discovery::{
     identity::key_of_site,
 };
 use futures::{StreamExt as _, stream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{Instrument as _, debug, error, info};
 
 use crate::{
@@ -54,6 +54,9 @@ pub const MAX_SCHEDULE_AGE: Millis = discovery::config::SCHEDULE_AGE_MAX;
 /// The same for a request that has met a conflict: what it knew was too old, so it asks the sites what is so now, rather
 /// than running into the next change that it has not received.
 const MAX_SCHEDULE_AGE_AFTER_CONFLICT: Millis = discovery::config::SCHEDULE_AGE_MAX_AFTER_CONFLICT;
+
+/// Most callers who wait for one check of a reservation.
+const CHECKS_AWAITED_MAX: usize = 64;
 
 /// How long a site may take to say what it leaves to a user, and how many are asked at a time.
 const STANDING_TIMEOUT: Millis = Millis(1_000);
@@ -84,6 +87,37 @@ struct Task {
     commands: mpsc::Receiver<Command>,
     is_active: bool,
     end: EndByBothClocks,
+    checks: Checks,
+}
+
+/// Those who wait for a check of the reservation that begins after they have asked.
+#[derive(Debug, Default)]
+struct Checks {
+    is_wanted: bool,
+    /// For the next check, at most [`CHECKS_AWAITED_MAX`]; a further one is answered at once.
+    next: Vec<oneshot::Sender<()>>,
+    /// For the present one.
+    present: Vec<oneshot::Sender<()>>,
+}
+
+impl Checks {
+    fn want(&mut self, waiting: Option<oneshot::Sender<()>>) {
+        self.is_wanted = true;
+        self.next.retain(|waiting| !waiting.is_closed());
+        if self.next.len() < CHECKS_AWAITED_MAX {
+            self.next.extend(waiting);
+        }
+    }
+
+    /// No check is under way: tells those who have waited for it. Whether another is to begin.
+    fn end_and_begin(&mut self) -> bool {
+        for waiting in self.present.drain(..) {
+            // Who asked may have stopped waiting.
+            let _ = waiting.send(());
+        }
+        self.present = std::mem::take(&mut self.next);
+        std::mem::take(&mut self.is_wanted)
+    }
 }
 
 /// The end of a reservation by both clocks: the wall clock of a machine may be ahead for a while, and until the other one agrees nothing
@@ -144,6 +178,7 @@ pub fn start(
         commands,
         is_active,
         end: EndByBothClocks::default(),
+        checks: Checks::default(),
     };
     let span = of_request(&task.negotiation.record().id);
     (handle, task.run().instrument(span))
@@ -172,6 +207,10 @@ impl Task {
             if self.is_over() {
                 return Ok(());
             }
+            if !self.negotiation.is_checking() && self.checks.end_and_begin() {
+                self.feed(Event::Check).await;
+                continue;
+            }
             let timeout = self.wakes_at();
             let clock = self.coordinator.clock;
             let wake = async {
@@ -185,7 +224,7 @@ impl Task {
                 Some(command) = self.commands.recv() => match command {
                     Command::Cancel(None) => self.feed(Event::Cancel).await,
                     Command::Cancel(Some(exit_code)) => self.feed(Event::GiveBack(exit_code)).await,
-                    Command::Check => self.feed(Event::Check).await,
+                    Command::Check(waiting) => self.checks.want(waiting),
                     Command::Batch(event) => self.feed(event).await,
                     Command::HandOver { by, authorization, on_disk } => {
                         self.feed(Event::TakenOver { by: by.clone(), authorization }).await;
@@ -410,7 +449,7 @@ pub async fn find(
     let uplinks = discovery.view().uplinks(sites.iter().copied().filter(|_| demand.traffic().is_some()));
     let quoting = discovery.view().quoting(sites);
     let discovery::Found { hosts, known_hosts, without_schedule, left_out, .. } = found;
-    Found { hosts, uplinks, quoting, known_hosts, without_schedule, left_out, cut }
+    Found { hosts, uplinks, quoting, known_hosts, without_schedule, left_out, cut, denied: Vec::new() }
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl Losses {
                 Some(Some(at)) if now.monotonic - *at < again_after => Some(*at),
                 Some(_) => {
                     // A full channel means that it is about to be checked.
-                    let _ = handle.commands.try_send(Command::Check);
+                    let _ = handle.commands.try_send(Command::Check(None));
                     Some(now.monotonic)
                 }
             };

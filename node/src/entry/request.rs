@@ -168,8 +168,9 @@ impl ShownStage {
 pub enum Command {
     /// Take it back; with the exit code of the command that it was for, if that is why.
     Cancel(Option<u8>),
-    /// See now whether the reservation is whole, and repair it if not.
-    Check,
+    /// See now whether the reservation is whole, and repair it if not; whoever waits is told when what was begun after this has ended and is
+    /// shown.
+    Check(Option<oneshot::Sender<()>>),
     /// What has become of the batch that it is tied to.
     Batch(Event),
     /// Leave it to another node, which shows the user's authorization for that.

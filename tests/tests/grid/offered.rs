@@ -81,3 +81,36 @@ fn a_request_goes_on_when_a_rule_has_just_changed() {
         "{ended:?}"
     );
 }
+
+#[test]
+fn owners_are_asked_for_the_key_that_would_sign() {
+    let alpha = Node::first("alpha", &hosts("a", 1));
+    let beta = Node::joining("beta", &hosts("b", 1), &alpha, &[]);
+    [&alpha, &beta].iter().for_each(|node| node.wait_until_it_knows(2));
+    let home = tempfile::tempdir().unwrap();
+    let kolo = |arguments: &[&str]| {
+        let mut command = alpha.command(arguments);
+        let command = command.arg("--data-dir").arg(home.path()).env("XDG_CONFIG_HOME", home.path());
+        end_to_end::run(command)
+    };
+    let made = kolo(&["login", "--output", "json"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let key = made.json()["key"].as_str().unwrap_or_else(|| panic!("{made:?}")).to_owned();
+    let text = fs::read_to_string(beta.config()).unwrap();
+    fs::write(beta.config(), format!("{text}[policy]\ndeny = [\"{key}\"]\n")).unwrap();
+    let _ = beta.kolo_json(&["reload"], 0);
+    let asked = ["-N", "2", "--per-host", "cpu=1", "-t", "1h"];
+    for command in ["plan", "slots", "submit"] {
+        let refused = end_to_end::wait_until(
+            "the rule to be heard of",
+            || kolo(&[&[command], &asked[..]].concat()),
+            |ended| ended.code != Some(0),
+        );
+        assert!(
+            [&refused.err, &refused.out].iter().any(|said| said.contains("`owner-deny`")),
+            "{command}: {refused:?}"
+        );
+    }
+    // The operator has another key.
+    assert_eq!(alpha.kolo_json(&[&["plan"], &asked[..]].concat(), 0)["outcome"], "allocated");
+}

@@ -17,22 +17,19 @@ use crate::{
     cost::Cost,
     host::Host,
     ids::SiteId,
-    negotiation::found::FoundHost,
+    negotiation::{HowToPlan, found::FoundHost},
     phases::{Candidate, Job, PhaseObserver, site_rank},
     plan::{Plan, PlanOutcome},
-    request::{Effort, ObjectiveKind},
-    strategy::plan_best,
-    time::{Now, Time},
+    request::ObjectiveKind,
+    time::Time,
 };
 
 /// What one plan is made with, whatever it is made on.
 pub(super) struct Run<'a> {
     pub(super) search: &'a Search,
     pub(super) found: &'a Found,
-    pub(super) now: Now,
     pub(super) earliest: Time,
-    pub(super) effort: Effort,
-    pub(super) seed: u64,
+    pub(super) how: HowToPlan,
 }
 
 /// The hosts and the starts that a plan is made of.
@@ -57,7 +54,7 @@ impl Run<'_> {
         let is_among = |host: &&FoundHost| among.sites.is_none_or(|sites| sites.contains(&host.site));
         let found: Vec<&FoundHost> = self.found.hosts.iter().filter(is_among).collect();
         let hosts: Vec<Cow<'_, Host>> = found.iter().map(|host| hints.host(host)).collect();
-        let schedules = hints.offered(found.iter().copied(), among.with_holds, self.now.utc);
+        let schedules = hints.offered(found.iter().copied(), among.with_holds, self.how.now);
         let candidates: Vec<Candidate<'_>> = (found.iter().zip(&hosts).zip(&schedules))
             .map(|((found, host), schedule)| Candidate { site: &found.site, host, schedule })
             .collect();
@@ -66,10 +63,10 @@ impl Run<'_> {
             uplinks: &uplinks,
             budget,
             latest: among.latest,
-            ..search.job(demand, Some(self.now.utc), self.earliest)
+            ..search.job(demand, Some(self.how.now), self.earliest)
         };
         let jobs = search.problem.shapes.iter().map(|(shape, demand)| (*shape, job(demand)));
-        plan_best(jobs, &candidates, self.effort, self.seed, observer)
+        self.found.plan_allowed(jobs, &candidates, self.how, observer)
     }
 
     /// A plan that is as good as `best`, the one on all hosts, on those of as few sites as have `multiplier` times the hosts that are needed,

@@ -84,6 +84,6 @@ fn a_rejection_names_the_times_of_the_owner() {
     let nearest = "no start works; nearest miss: 0 of 1 hosts at 0 s; hosts cut by ";
     let times = "site s0 offers its hosts only at its owner's times, next from 50 s to 70 s: 1";
     assert_eq!(detail(&grid, 5), format!("{nearest}{times}"));
-    let longest = "hosts cut by the longest reservation of their owners (max_duration) 1";
+    let longest = "hosts cut by the longest reservation of their owners (`owner-max-duration`) 1";
     assert_eq!(detail(&grid, 16), format!("0 of 1 hosts satisfy the minima and attributes; {longest}"));
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{Context, plan_offline, with_suggestion};
 use crate::{
     api::{
-        plan::{AllocatedPlan, LivePlan, PlannedHost},
+        plan::{AllocatedPlan, AskedRequest, LivePlan, PlannedHost},
         request_view::{ReservationView, ReservedHost},
     },
     cli::{
@@ -16,6 +16,7 @@ use crate::{
         report::{reservation_text, schedules_text, variant_line},
         request,
         request_args::PlanArgs,
+        signing,
     },
     text::safe::safe,
 };
@@ -30,7 +31,10 @@ pub fn run(context: &mut Context, args: &PlanArgs) -> Result<Exit, CliError> {
     }
     let request = request::checked(args.script.as_deref(), &args.request, &context.now)?;
     let client = context.connect()?;
-    let plan: LivePlan = client.post("/v1/plan", &request)?;
+    let plan: LivePlan = match signing::asker(context, &client)? {
+        Some(asker) => client.post("/v1/plan", &AskedRequest { request: request.clone().into(), asker })?,
+        None => client.post("/v1/plan", &request)?,
+    };
     let planned = Planned { plan, request: &request };
     if let LivePlan::Rejected(rejected) = &planned.plan {
         if context.output.format() != OutputFormat::Table {

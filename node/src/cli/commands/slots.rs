@@ -13,6 +13,7 @@ use crate::{
         report::schedules_text,
         request,
         request_args::SlotsArgs,
+        signing,
     },
     text::{
         time::{format_span, format_time},
@@ -45,7 +46,8 @@ pub fn run(context: &mut Context, args: &SlotsArgs) -> Result<Exit, CliError> {
         (_, false) => return Err(CliError::Usage("--at: only --mode at takes a time".to_owned())),
     };
     let client = context.connect()?;
-    let question = SlotQuestion { mode: args.mode, at, request: request.clone().into() };
+    let asker = signing::asker(context, &client)?;
+    let question = SlotQuestion { mode: args.mode, at, request: request.clone().into(), asker };
     let answer: SlotAnswer = client.post("/v1/slots", &question)?;
     let variant = answer.scale.or(answer.shape.map(|_| Factor::ONE)).and_then(|scale| {
         let shape = answer.shape.unwrap_or_default();
