@@ -252,7 +252,10 @@ impl SiteSchedules {
     /// Drops what is before `time`.
     pub fn forget_before(&mut self, time: Time) {
         self.by_host.retain(|_, schedule| {
-            Arc::make_mut(schedule).forget_before(time);
+            // What has nothing to forget stays shared.
+            if schedule.has_before(time) {
+                Arc::make_mut(schedule).forget_before(time);
+            }
             !schedule.is_empty()
         });
         self.by_class.values_mut().for_each(|class| class.used.forget_before(time));

@@ -271,6 +271,12 @@ impl Schedule {
         self.closed.is_none() && self.longest.is_none() && self.occupancies.values().all(Occupancy::is_empty)
     }
 
+    /// Whether anything is used before `t`, so that [`Schedule::forget_before`] would change something.
+    #[must_use]
+    pub fn has_before(&self, t: Time) -> bool {
+        self.occupancies.values().any(|occupancy| occupancy.has_before(t))
+    }
+
     /// Drops what is before `t`; every value from `t` on is unchanged, before it the use becomes zero.
     pub fn forget_before(&mut self, t: Time) {
         self.occupancies.retain(|_, occupancy| {

@@ -173,6 +173,11 @@ impl Occupancy {
         self.blocks.is_empty()
     }
 
+    /// Whether anything is used before `t`, so that [`Occupancy::forget_before`] would change something.
+    pub(super) fn has_before(&self, t: Time) -> bool {
+        self.blocks.first().is_some_and(|block| block.start < t)
+    }
+
     /// Drops what is before `t`; every value from `t` on is unchanged, before it the use becomes zero.
     pub fn forget_before(&mut self, t: Time) {
         let Some(at) = self.in_force(t) else { return };
