@@ -413,7 +413,10 @@ impl Search {
         let effort = self.problem.effort.unwrap_or(settings.planner.effort);
         let how = HowToPlan { effort, seed: random.random(), now: now.utc };
         self.planned_at = now.utc;
-        let run = Run { search: self, found, earliest, how };
+        let (home, hints) = (&self.home, self.lessons.hints());
+        let shapes = self.problem.shapes.iter();
+        let jobs = shapes.map(|(shape, demand)| (*shape, self.job(demand, Some(now.utc), earliest))).collect();
+        let run = Run { home, hints, found, jobs, how };
         let all = |with_holds| Among { sites: None, latest: self.problem.latest, with_holds };
         let budget = self.budget();
         let avoids = holds != Holds::Ignored;

@@ -12,12 +12,15 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use super::{Found, Search};
 use crate::{
     cost::Cost,
     host::Host,
-    ids::SiteId,
-    negotiation::{HowToPlan, found::FoundHost},
+    ids::{ShapeNumber, SiteId},
+    negotiation::{
+        HowToPlan,
+        found::{Found, FoundHost},
+        hints::Hints,
+    },
     phases::{Candidate, Job, PhaseObserver, site_rank},
     plan::{Plan, PlanOutcome},
     request::ObjectiveKind,
@@ -26,9 +29,12 @@ use crate::{
 
 /// What one plan is made with, whatever it is made on.
 pub(super) struct Run<'a> {
-    pub(super) search: &'a Search,
+    /// The site of the coordinator.
+    pub(super) home: &'a SiteId,
+    pub(super) hints: &'a Hints,
     pub(super) found: &'a Found,
-    pub(super) earliest: Time,
+    /// Each shape, with the order in which the request prefers hosts; at least one.
+    pub(super) jobs: Vec<(ShapeNumber, Job<'a>)>,
     pub(super) how: HowToPlan,
 }
 
@@ -43,47 +49,40 @@ pub(super) struct Among<'s> {
 }
 
 impl Run<'_> {
-    /// The best plan of the request's shapes.
+    /// The best plan of the request's shapes within this budget.
     pub(super) fn outcome(
         &self,
         among: &Among<'_>,
         budget: Option<Cost>,
         observer: &mut dyn PhaseObserver,
     ) -> PlanOutcome {
-        let (search, hints) = (self.search, self.search.lessons.hints());
         let is_among = |host: &&FoundHost| among.sites.is_none_or(|sites| sites.contains(&host.site));
         let found: Vec<&FoundHost> = self.found.hosts.iter().filter(is_among).collect();
-        let hosts: Vec<Cow<'_, Host>> = found.iter().map(|host| hints.host(host)).collect();
-        let schedules = hints.offered(found.iter().copied(), among.with_holds, self.how.now);
+        let hosts: Vec<Cow<'_, Host>> = found.iter().map(|host| self.hints.host(host)).collect();
+        let schedules = self.hints.offered(found.iter().copied(), among.with_holds, self.how.now);
         let candidates: Vec<Candidate<'_>> = (found.iter().zip(&hosts).zip(&schedules))
             .map(|((found, host), schedule)| Candidate { site: &found.site, host, schedule })
             .collect();
-        let uplinks = hints.uplinks(self.found, among.with_holds);
-        let job = |demand| Job {
-            uplinks: &uplinks,
-            budget,
-            latest: among.latest,
-            ..search.job(demand, Some(self.how.now), self.earliest)
-        };
-        let jobs = search.problem.shapes.iter().map(|(shape, demand)| (*shape, job(demand)));
+        let uplinks = self.hints.uplinks(self.found, among.with_holds);
+        let jobs = self.jobs.iter();
+        let jobs = jobs.map(|(shape, job)| (*shape, Job { uplinks: &uplinks, budget, latest: among.latest, ..*job }));
         self.found.plan_allowed(jobs, &candidates, self.how, observer)
     }
 
     /// A plan that is as good as `best`, the one on all hosts, on those of as few sites as have `multiplier` times the hosts that are needed,
     /// or twice as many and so on. None where these would be all, and where something else than the start is wanted.
     pub(super) fn on_drawn_sites(&self, best: &Plan, among: &Among<'_>, multiplier: u32) -> Option<Plan> {
-        let (search, hosts) = (self.search, &self.found.hosts);
-        let is_for_start = best.objective.kind == ObjectiveKind::Start;
-        if !is_for_start || search.spreads || search.problem.wanted.candidates().is_some() {
-            return None;
-        }
+        let (_, job) = self.jobs.first()?;
+        let is_named = self.jobs.iter().any(|(_, job)| job.demand.candidates().is_some());
+        let order = job.order.filter(|_| !job.spreads && !is_named && best.objective.kind == ObjectiveKind::Start)?;
+        let hosts = &self.found.hosts;
         let mut sites: BTreeMap<&SiteId, usize> = BTreeMap::new();
         hosts.iter().for_each(|host| *sites.entry(&host.site).or_default() += 1);
-        let mut order: Vec<(&SiteId, usize)> = sites.into_iter().collect();
-        order.sort_by_cached_key(|(site, _)| (**site != search.home, site_rank(search.order, site)));
+        let mut sites: Vec<(&SiteId, usize)> = sites.into_iter().collect();
+        sites.sort_by_cached_key(|(site, _)| (*site != self.home, site_rank(order, site)));
         let mut wanted = best.seats.len().saturating_mul(multiplier as usize);
         let (mut drawn, mut count) = (BTreeSet::new(), 0);
-        for (site, hosts_there) in order {
+        for (site, hosts_there) in sites {
             drawn.insert(site);
             count += hosts_there;
             if count >= hosts.len() {
@@ -94,7 +93,7 @@ impl Run<'_> {
             }
             wanted = wanted.saturating_mul(2);
             let few = Among { sites: Some(&drawn), latest: best.start, ..*among };
-            if let PlanOutcome::Allocated(plan) = self.outcome(&few, search.budget(), &mut ())
+            if let PlanOutcome::Allocated(plan) = self.outcome(&few, job.budget, &mut ())
                 && is_as_good(&plan, best)
             {
                 let efficiency_bound = best.efficiency_bound.max(plan.efficiency);
