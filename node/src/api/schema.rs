@@ -189,11 +189,11 @@ fn schema_of(key: &Key) -> RefOr<Schema> {
 /// What the name of an image looks like.
 const IMAGE_PATTERN: &str = "^[A-Za-z0-9][!-~]*$";
 
-/// Some of these words.
+/// Some of these words; a word twice is as good as once.
 fn list_of(words: &[&str], kind: SchemaType, about: Option<String>) -> ArrayBuilder {
     let word = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words.iter().copied()));
     let list = ArrayBuilder::new().schema_type(kind).description(about);
-    list.items(word).unique_items(true).max_items(Some(words.len()))
+    list.items(word)
 }
 
 /// What the numbers of a kind count.
