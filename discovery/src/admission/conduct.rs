@@ -115,6 +115,8 @@ struct Points {
     /// Thousandths.
     milli: u64,
     at: Millis,
+    /// The offence that the last of them were for.
+    last: Offence,
 }
 
 /// Points and bans of all peers.
@@ -139,11 +141,14 @@ impl Conduct {
         }
         let milli = self.points.get(&peer).map_or(0, |points| left(*points, now)) + 1000 * offence.points();
         if milli < 1000 * POINTS_TO_BAN {
-            self.keep(peer, Points { milli, at: now });
+            self.keep(peer, Points { milli, at: now, last: offence });
             return None;
         }
-        self.points.remove(&peer);
-        Some(self.ban(peer, offence, now))
+        let last = self.points.remove(&peer).map(|points| points.last);
+        // Invalid messages are also counted by the score of gossip, which may be full a moment before these points are.
+        let is_by_score = offence == Offence::GossipRules && last == Some(Offence::InvalidGossip);
+        let why = if is_by_score { Offence::InvalidGossip } else { offence };
+        Some(self.ban(peer, why, now))
     }
 
     /// Whether the peer is banned.
