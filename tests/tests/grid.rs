@@ -184,31 +184,6 @@ fn two_hosts(directory: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_tables_compare_simple_with_collective() {
-    let directory = tempfile::tempdir().unwrap();
-    let grid = two_hosts(directory.path());
-    let request = |id: &str, amounts: String| {
-        format!(r#"{{"id":"{id}","hosts":2,"duration":300,"earliest":0,"latest":900,{amounts}}}"#)
-    };
-    let file = |name: &str, amounts: fn(u64) -> String| {
-        let lines = [("now", 1000), ("later", 2500), ("never", 3500)].map(|(id, each)| request(id, amounts(each)));
-        write(directory.path(), name, &lines.join("\n"))
-    };
-    let collective = file("collective.jsonl", |each| format!(r#""total":{{"cpu":{}}}"#, 2 * each));
-    let simple = file("simple.jsonl", |each| format!(r#""per_host":{{"cpu":{each}}}"#));
-    let mut command = Command::new(binary("kolo-sim"));
-    command.arg("tables").arg("--grid").arg(&grid).arg("--collective").arg(&collective).arg("--simple").arg(&simple);
-    let ended = run(command.args(["--output", "json"]));
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let tables: Value = serde_json::from_str(&ended.out).unwrap();
-    let comparison = &tables["comparison"];
-    // Together the hosts have 5 cores after ten minutes; 2.5 each they never have.
-    assert_eq!((&comparison["solved_collective"], &comparison["solved_simple"]), (&2.into(), &1.into()), "{tables}");
-    assert_eq!(tables["collective"][0]["proven"], 3, "{tables}");
-    assert_eq!(tables["collective"][0]["textbook"]["solved"], 2, "{tables}");
-}
-
-#[test]
 fn the_offline_planner_answers_line_by_line() {
     let directory = tempfile::tempdir().unwrap();
     let grid = two_hosts(directory.path());
