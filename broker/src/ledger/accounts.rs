@@ -166,7 +166,7 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// What may still be agreed for the account, if there is a limit.
+    /// Credits that the account may still agree to pay; none where the owner sets no limit.
     pub(super) fn credits_left(&self, permit: &Permit) -> Option<Cost> {
         let most = u128::from(permit.limits.max_credits?) * 1000;
         let agreed = self.accounts.by_key.get(&permit.account).map_or(0, |account| account.agreed);

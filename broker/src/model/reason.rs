@@ -274,7 +274,7 @@ pub enum Reason {
     },
     /// Owners' rules leave out hosts that would serve.
     Ruled {
-        /// What excludes it as the rules are.
+        /// Reason why no start is possible under the owners' present rules.
         reason: Box<Reason>,
         /// When it could start without them, where that is known.
         start: Option<Time>,

@@ -38,7 +38,7 @@ const STARTS_MAX: usize = 128;
 pub struct HowToPlan {
     /// How much work is allowed.
     pub effort: Effort,
-    /// Draws what is drawn.
+    /// Start of the planner's random draws.
     pub seed: u64,
     /// When the owners are asked.
     pub now: Time,
@@ -61,7 +61,7 @@ impl Found {
         })
     }
 
-    /// The same reason, with the rules of owners without which there would be a plan, where there are such.
+    /// Adds to the reason of a rejection the owners' rules without which there would be a plan; unchanged where no rule is to blame.
     #[must_use]
     pub fn ruled<'a>(
         &self,
@@ -281,7 +281,7 @@ impl Allowed<'_, '_, '_> {
     }
 }
 
-/// The same plan; its start is proven only if `is_proven`.
+/// Takes the proof of its start and its bound from a plan, unless `is_proven`.
 fn proven(mut plan: Plan, is_proven: bool) -> Plan {
     plan.start_proven &= is_proven;
     plan.objective.bound = plan.objective.bound.filter(|_| is_proven);
@@ -292,7 +292,7 @@ fn no_plan(reason: Reason, start_proven: bool) -> PlanOutcome {
     PlanOutcome::Rejected(Rejection { reason, start_proven })
 }
 
-/// Whether it is all the same which hosts of a site are taken.
+/// Whether all seats of a plan are alike and cost nothing, so that any hosts of a site would count the same against its rules.
 fn is_of_like_seats(plan: &Plan) -> bool {
     let alike = |two: &[Seat]| two[0].amounts == two[1].amounts && two[0].window == two[1].window;
     plan.seats.windows(2).all(alike) && plan.seats.iter().all(|seat| seat.agreed.cost == Cost::ZERO)
@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    /// What comes of asking for two hosts for ten seconds, with the rules that are to blame.
+    /// Outcome of a request for two hosts for ten seconds; a rejection names the rules.
     fn planned(hosts: Vec<FoundHost>, latest: i64) -> PlanOutcome {
         let found = Found { hosts, ..Found::default() };
         let text = r#"{"hosts":2,"duration":10,"per_host":{"cpu":2}}"#;

@@ -50,7 +50,7 @@ pub(super) struct Lessons {
     excluded: BTreeMap<SiteId, Exclusion>,
     hints: Hints,
     quotes: Quotes,
-    /// Whether the site by which the last attempt was refused has shown what is free.
+    /// The refusal that ended the last attempt has shown free amounts, on which no plan was made yet.
     has_learned: bool,
     /// The last site that has refused to give more than a share of it, and its words.
     limited_by: Option<(SiteId, String)>,
@@ -119,7 +119,7 @@ impl Lessons {
         if self.held_by_others >= 2 { Holds::AvoidedIfPossible } else { Holds::Ignored }
     }
 
-    /// Whether the last refusal has shown what is free; that is used up.
+    /// Reads and clears the note that the last refusal has shown free amounts.
     pub fn take_learned(&mut self) -> bool {
         std::mem::take(&mut self.has_learned)
     }

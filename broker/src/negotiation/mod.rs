@@ -268,7 +268,7 @@ impl Negotiation {
         }
     }
 
-    /// Whether sites are being asked whether they still keep the reservation, or others are being looked for.
+    /// Whether a check of the reservation, or the repair that follows from one, is under way.
     #[must_use]
     pub fn is_checking(&self) -> bool {
         let is_repairing = self.record.reservation.as_ref().is_some_and(|reservation| reservation.repair.is_some());

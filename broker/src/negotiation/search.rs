@@ -442,7 +442,7 @@ impl Search {
         (outcome, without_budget)
     }
 
-    /// The same reason, with the rules of owners that are to blame, as discovery knows them.
+    /// Adds to the reason of a rejection the owners' rules that discovery knows to be to blame.
     fn ruled(&self, now: Time, found: &Found, settings: &NegotiationSettings, reason: Reason) -> Reason {
         let earliest = self.problem.earliest.max(now);
         let shapes = self.problem.shapes.iter();

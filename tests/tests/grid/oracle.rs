@@ -366,7 +366,7 @@ fn plan_slots_and_submit_are_as_an_oracle_over_all_ledgers_and_rules_says() {
 }
 
 #[test]
-#[ignore = "takes some minutes"]
+#[ignore = "some minutes: cargo test -p end-to-end --test grid -- --ignored --nocapture the_oracle_at_length"]
 fn the_oracle_at_length() {
     ask(500, 25);
 }

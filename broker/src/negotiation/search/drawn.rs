@@ -27,7 +27,7 @@ use crate::{
     time::Time,
 };
 
-/// What one plan is made with, whatever it is made on.
+/// The request, the hosts found and what refusals have shown of them: input of every plan of one round.
 pub(super) struct Run<'a> {
     /// The site of the coordinator.
     pub(super) home: &'a SiteId,
@@ -41,10 +41,10 @@ pub(super) struct Run<'a> {
 /// The hosts and the starts that a plan is made of.
 #[derive(Clone, Copy)]
 pub(super) struct Among<'s> {
-    /// None: all that were found.
+    /// Sites whose hosts may be chosen; none stands for all sites found.
     pub(super) sites: Option<&'s BTreeSet<&'s SiteId>>,
     pub(super) latest: Time,
-    /// Whether what others hold counts as taken.
+    /// Whether holds of other requests count as used.
     pub(super) with_holds: bool,
 }
 
