@@ -16,7 +16,7 @@ use crate::{
     ids::{HostId, RequestId, ShapeNumber, SiteId},
     phases::{Candidate, Job, Phase, PhaseObserver, PhaseStopwatch, Settings, Windows, find, plan_on},
     plan::{Plan, PlanOutcome, Rejection, Seat},
-    reason::{CutCounts, Reason},
+    reason::Reason,
     request::{Effort, Request, RequestDocument, RequestError},
     resources::Amounts,
     shapes,
@@ -409,7 +409,7 @@ fn alternatives(document: RequestDocument) -> Result<Vec<Result<Request, Rejecti
     let checked = |(index, document)| match Request::try_from(document) {
         Ok(request) => Ok(Ok(request)),
         Err(RequestError::FewerCandidatesThanHosts { hosts, candidates }) => {
-            let cut = CutCounts::default();
+            let cut = Box::default();
             let reason = Reason::TooFewHosts { found: candidates as u64, asked: u64::from(hosts), cut };
             Ok(Err(Rejection { reason, start_proven: true }))
         }

@@ -13,7 +13,7 @@ use crate::{
     ids::{HostId, SiteId},
     resources::{Amounts, Attributes, ResourceName},
     schedule::{Occupancy, Schedule},
-    time::Window,
+    time::{Time, Window},
     traffic::Loads,
 };
 
@@ -44,6 +44,9 @@ pub struct Uplink {
     /// What of it is used over time, in Mbit/s.
     #[serde(default)]
     pub occupancy: Occupancy,
+    /// From when on more may be shown as used than is.
+    #[serde(skip)]
+    pub coarse_from: Option<Time>,
 }
 
 impl Uplink {
@@ -51,7 +54,7 @@ impl Uplink {
     #[must_use]
     pub fn with_schedule(mbps: Amount, schedule: &Schedule) -> Uplink {
         let occupancy = schedule.occupancy(&ResourceName::mbps()).cloned().unwrap_or_default();
-        Uplink { mbps, occupancy }
+        Uplink { mbps, occupancy, coarse_from: schedule.coarse_from() }
     }
 
     /// What is free of it through the whole of `window`, in Mbit/s; none when more than all of it is used, where not even nothing fits.
@@ -114,14 +117,15 @@ impl Uplinks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{Span, Time};
+    use crate::time::Span;
 
     #[test]
     fn what_is_added_is_no_longer_free_until_it_is_removed() {
         let [limited, free] = ["limited", "free"].map(|site| SiteId::new(site).unwrap());
         let occupancy =
             Occupancy::from_steps(&[(Time(0), Amount(600)), (Time(100), Amount(0)), (Time(200), Amount(300))]).unwrap();
-        let mut links: Uplinks = [(limited.clone(), Uplink { mbps: Amount(1000), occupancy })].into_iter().collect();
+        let mut links: Uplinks =
+            [(limited.clone(), Uplink { mbps: Amount(1000), occupancy, coarse_from: None })].into_iter().collect();
         let loads = Loads::from([(limited.clone(), Amount(700)), (free.clone(), Amount(1 << 40))]);
         let window = |start| Window::starting(Time(start), Span(50));
         assert_eq!([60, 100, 151].map(|start| links.admit(window(start), &loads)), [false, true, true]);

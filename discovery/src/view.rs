@@ -144,6 +144,12 @@ impl SharedView {
         self.sites.get(site).map(|entry| look(&entry.view))
     }
 
+    /// From when on a site's schedules show more than is used; none where they are exact.
+    #[must_use]
+    pub fn coarse_from(&self, site: &SiteId) -> Option<Time> {
+        self.sites.get(site)?.coarse_from
+    }
+
     /// The names of all sites, in order.
     #[must_use]
     pub fn site_ids(&self) -> Vec<SiteId> {
@@ -419,13 +425,16 @@ impl SharedView {
     /// Takes in fetched schedules that were checked; `coarse_from` says from when on they show more than is used.
     pub(crate) fn receive_snapshot(
         &self,
-        snapshot: ScheduleSnapshot,
+        mut snapshot: ScheduleSnapshot,
         coarse_from: Option<Time>,
         now: Millis,
     ) -> Received {
         let site = snapshot.site.clone();
         let steps = snapshot.schedules.len();
         let Some(mut entry) = self.sites.get_mut(&site) else { return Received::Old };
+        if let Some(from) = coarse_from {
+            snapshot.schedules.mark_coarse(from);
+        }
         let heard = entry.view.receive_snapshot(snapshot, now);
         if heard != Received::Old {
             (entry.steps_bound, entry.coarse_from, entry.trouble) = (steps, coarse_from, None);

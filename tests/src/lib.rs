@@ -11,6 +11,7 @@ use std::{
     ffi::OsStr,
     fmt::Debug,
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::OnceLock,
@@ -22,6 +23,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use rustix::process::{self, Resource, Rlimit};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -30,6 +32,21 @@ const DEADLINE: Duration = Duration::from_secs(180);
 
 /// The grids are open, and most tests may book all of a site for days.
 const WIDE: &[&str] = &["--policy-site-share=100%", "--policy-max-duration=366d", "--policy-max-reach=366d"];
+
+/// Writes a program for `sh` that may be started at once. A child writes it: what this process starts meanwhile in other threads would
+/// inherit the open file, and a file that anybody has open for writing cannot be started ("text file busy").
+///
+/// # Panics
+/// When it cannot be written.
+pub fn write_program(path: &Path, text: &str) {
+    let mut writer = Command::new("sh");
+    writer.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(path).stdin(Stdio::piped());
+    let mut writer = writer.spawn().expect("sh starts");
+    let mut input = writer.stdin.take().expect("it is piped");
+    input.write_all(text.as_bytes()).expect("sh reads");
+    drop(input);
+    assert!(writer.wait().expect("it ends").success(), "{} cannot be written", path.display());
+}
 
 /// The path of a binary of this workspace, built if need be.
 ///
@@ -47,8 +64,8 @@ pub fn binary(name: &str) -> PathBuf {
         for (name, _) in env::vars_os().filter(|(name, _)| is_about_this_test(name)) {
             build.env_remove(name);
         }
-        // The whole workspace, so that no dependency is built again with other features.
-        build.args(["build", "--locked", "--workspace"]);
+        // What scripts/check builds, so that no dependency is built again with other features.
+        build.args(["build", "--locked", "--workspace", "--exclude", "studies"]);
         if directory.ends_with("release") {
             build.arg("--release");
         }
@@ -165,6 +182,8 @@ pub struct Node {
     name: String,
     directory: TempDir,
     arguments: Vec<String>,
+    /// The limit of open files that it is started with; ours when none is said.
+    open_files_max: Option<u32>,
     child: Option<Child>,
 }
 
@@ -185,9 +204,15 @@ impl Node {
     /// Starts a node in a data directory that `prepare` has put in order.
     #[must_use]
     pub fn prepared(name: &str, hosts: &str, prepare: impl FnOnce(&Path)) -> Node {
+        Node::prepared_with(name, hosts, &[], prepare)
+    }
+
+    /// Starts a node with `more` arguments in a data directory that `prepare` has put in order.
+    #[must_use]
+    pub fn prepared_with(name: &str, hosts: &str, more: &[&str], prepare: impl FnOnce(&Path)) -> Node {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         prepare(&directory.path().join("data"));
-        Node::start_in(directory, name, hosts, WIDE)
+        Node::start_in(directory, name, hosts, &[WIDE, more].concat())
     }
 
     /// Starts a node with no rules but those of `config`, as the first one or in the grid of `other`.
@@ -224,7 +249,7 @@ impl Node {
             arguments.push(fixed.to_owned());
         }
         arguments.extend(more.iter().map(|&text| text.to_owned()));
-        let mut node = Node { name: name.to_owned(), directory, arguments, child: None };
+        let mut node = Node { name: name.to_owned(), directory, arguments, open_files_max: None, child: None };
         node.restart();
         node
     }
@@ -233,7 +258,15 @@ impl Node {
     pub fn restart(&mut self) {
         let _ = fs::remove_file(self.data().join("api.address"));
         let log = fs::File::options().create(true).append(true).open(self.log_path()).expect("writable");
-        let child = Command::new(binary("kolo"))
+        let mut command = match self.open_files_max {
+            None => Command::new(binary("kolo")),
+            Some(most) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", "ulimit -n $0 && exec \"$@\"", &most.to_string()]).arg(binary("kolo"));
+                shell
+            }
+        };
+        let child = command
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -249,6 +282,11 @@ impl Node {
             self.check_alive();
             self.try_get("/v1/status")
         });
+    }
+
+    /// The limit of open files that it has from its next start on.
+    pub fn limit_open_files(&mut self, most: u32) {
+        self.open_files_max = Some(most);
     }
 
     /// What the flag `name` is at the next start.
@@ -277,6 +315,22 @@ impl Node {
     #[must_use]
     pub fn config(&self) -> PathBuf {
         self.directory.path().join("site.toml")
+    }
+
+    /// The result of `f`, during which the node may have no more files open than it has now.
+    ///
+    /// # Panics
+    /// When the node does not run.
+    pub fn without_descriptors<T>(&self, f: impl FnOnce() -> T) -> T {
+        let pid = process::Pid::from_raw(self.pid().as_raw());
+        let set = |limit| process::prlimit(pid, Resource::Nofile, limit).expect("our own child can be limited");
+        let open = fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("our own child can be looked at").count();
+        // A child's hard limit is ours, and may not be raised.
+        let maximum = process::getrlimit(Resource::Nofile).maximum;
+        let before = set(Rlimit { current: u64::try_from(open).ok(), maximum });
+        let done = f();
+        set(before);
+        done
     }
 
     /// Tells the node to read its configuration again.
@@ -357,7 +411,7 @@ impl Node {
         Ok(text.trim().to_owned())
     }
 
-    /// Address and port of the API.
+    /// Address and port of the API, while the node runs.
     ///
     /// # Panics
     /// When the node has not written it down.

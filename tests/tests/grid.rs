@@ -56,12 +56,18 @@ mod page;
 mod peers;
 #[path = "grid/pictures.rs"]
 mod pictures;
+#[path = "grid/proof.rs"]
+mod proof;
 #[path = "grid/reach.rs"]
 mod reach;
+#[path = "grid/revoked.rs"]
+mod revoked;
 #[path = "grid/run.rs"]
 mod run_on_seats;
 #[path = "grid/scenarios.rs"]
 mod scenarios;
+#[path = "grid/shares.rs"]
+mod shares;
 #[path = "grid/ssh.rs"]
 mod ssh;
 #[path = "grid/terminal.rs"]

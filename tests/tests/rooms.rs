@@ -1,4 +1,5 @@
-//! The imports of every crate run one way: no circle of imports has more than five files, and none leads out of its folder.
+//! The imports of every crate run one way: no circle of imports has more than five files, and none leads out of its folder. Those between
+//! the crates of the node do as well.
 //!
 //! Reads `use` trees and written-out paths (`crate::a::b`) as text. A module that only re-exports a name (`pub use`) imports nothing; whoever
 //! uses the name imports the file that defines it. Tests and benchmarks are left out.
@@ -13,6 +14,27 @@ use std::{
 
 /// The largest circle that one folder may have.
 const CIRCLE_MAX: usize = 5;
+
+/// Every crate of more than a few files.
+const CRATES: [&str; 14] = [
+    "broker",
+    "discovery",
+    "node/api",
+    "node/cli",
+    "node/config",
+    "node/daemon",
+    "node/runtime",
+    "node/seat",
+    "node/storage",
+    "node/text",
+    "node/trust",
+    "sim-harness",
+    "sim-harness/kit",
+    "sim-harness/studies",
+];
+
+/// The crates of the node, each above those that may import it.
+const NODE: [&str; 9] = ["text", "runtime", "trust", "seat", "api", "config", "storage", "cli", "daemon"];
 
 type Module = Vec<String>;
 
@@ -31,7 +53,7 @@ struct Source {
 fn no_import_closes_a_circle() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut complaints = Vec::new();
-    for krate in ["broker", "discovery", "node", "sim-harness", "sim-harness/kit", "sim-harness/studies"] {
+    for krate in CRATES {
         let imports = imports(&root.join(krate).join("src"));
         assert!(imports.len() > 5 && imports.values().any(|to| !to.is_empty()), "{krate}: its imports were not found");
         for circle in circles(&imports) {
@@ -42,6 +64,18 @@ fn no_import_closes_a_circle() {
         }
     }
     assert!(complaints.is_empty(), "{} circles of imports:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+#[test]
+fn a_crate_of_the_node_imports_those_above_it_and_the_daemon_no_command_line() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("node");
+    for (at, krate) in NODE.iter().enumerate() {
+        let manifest: toml::Table = fs::read_to_string(root.join(krate).join("Cargo.toml")).unwrap().parse().unwrap();
+        for name in manifest["dependencies"].as_table().unwrap().keys().filter_map(|name| name.strip_prefix("kolo-")) {
+            let is_above = NODE[..at].contains(&name) && (*krate, name) != ("daemon", "cli");
+            assert!(is_above, "node/{krate} must not depend on node/{name}");
+        }
+    }
 }
 
 #[test]

@@ -6,12 +6,11 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use end_to_end::{Ended, run, wait_for, write};
+use end_to_end::{Ended, run, wait_for, write, write_program};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -29,19 +28,14 @@ report=$2
 . "$here/behaviour"
 "#;
 
-fn write_program(directory: &Path, name: &str, text: &str) {
-    let path = write(directory, name, text);
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
 /// A folder with the pairs `old` and `new`, which behave like this.
 fn two_pairs(old: &str, new: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, behaviour) in [("old", old), ("new", new)] {
         let pair = folder.path().join(name);
         fs::create_dir(&pair).unwrap();
-        write_program(&pair, "kolo", "#!/bin/sh\n");
-        write_program(&pair, "kolo-sim", KOLO_SIM);
+        write_program(&pair.join("kolo"), "#!/bin/sh\n");
+        write_program(&pair.join("kolo-sim"), KOLO_SIM);
         write(&pair, "behaviour", behaviour);
     }
     folder

@@ -8,11 +8,11 @@
 use std::{
     collections::BTreeSet,
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Output},
 };
 
+use end_to_end::write_program;
 use serde_json::{Value, json};
 use spdx::{Expression, ParseMode};
 
@@ -115,11 +115,10 @@ fn advisories(fails_at: &str) -> Output {
     let tools = cache.path().join(format!("kolo-tools/cargo-deny-{version}/bin"));
     fs::create_dir_all(&tools).unwrap();
     let deny = tools.join("cargo-deny");
-    fs::write(&deny, format!("#!/bin/sh\necho \"$1\" >> {}/calls\n[ \"$1\" != {fails_at} ]\n", cache.path().display()))
-        .unwrap();
-    fs::set_permissions(&deny, fs::Permissions::from_mode(0o755)).unwrap();
+    let calls = cache.path().join("calls");
+    write_program(&deny, &format!("#!/bin/sh\necho \"$1\" >> {}\n[ \"$1\" != {fails_at} ]\n", calls.display()));
     let output = Command::new(script).env("XDG_CACHE_HOME", cache.path()).output().unwrap();
-    let calls = fs::read_to_string(cache.path().join("calls")).unwrap();
+    let calls = fs::read_to_string(calls).unwrap();
     assert_eq!(calls.contains("check"), fails_at != "fetch", "{calls}");
     output
 }

@@ -13,6 +13,7 @@ mod cluster_cases_tests;
 mod clusters;
 mod colocation;
 mod figures;
+pub mod multicluster;
 mod objective;
 mod order;
 #[cfg(test)]
@@ -31,7 +32,7 @@ pub use self::{
     colocation::Thresholds,
     figures::{BatchLine, ObjectiveLine},
     objective::BatchObjective,
-    order::Order,
+    order::{Order, Turn},
     policies::{ColocationForm, POLICIES, PolicyError, colocation, pairings_tried, policy_named},
     policy::{BatchError, Given, Options, Policy},
     run::Run,

@@ -52,18 +52,43 @@ impl Order {
         ("hdf", Order::Hdf),
         ("edf", Order::Edf),
     ];
+
+    /// Whose turn it is first in an order that looks at hosts or the length at reference speed only; in others all are equal.
+    pub fn turn<L>(self, hosts: usize, length: L) -> Turn<L> {
+        match self {
+            Order::Sjf => Turn::Fewest(hosts),
+            Order::Bjf => Turn::Most(Reverse(hosts)),
+            Order::Spt => Turn::Shortest(length),
+            Order::Lpt => Turn::Longest(Reverse(length)),
+            Order::File | Order::Fcfs | Order::Fpfs | Order::Hdf | Order::Edf => Turn::Equal,
+        }
+    }
+}
+
+/// Key by which [`Order::turn`] sorts requests, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Turn<L> {
+    /// The order looks at neither hosts nor length.
+    Equal,
+    /// Number of hosts, few before many.
+    Fewest(usize),
+    /// Number of hosts, many before few.
+    Most(Reverse<usize>),
+    /// Length, short before long.
+    Shortest(L),
+    /// Length, long before short.
+    Longest(Reverse<L>),
 }
 
 /// The requests of the batch in the order asked, first those that keep precedence; of both, those that no grid could serve come last.
 pub(super) fn ordered(run: &mut Run<'_>) -> Vec<usize> {
     let mut all: Vec<usize> = (0..run.requests.len()).collect();
     match run.options.order {
-        Order::File => by_key(run, &mut all, |_| ()),
+        order @ (Order::File | Order::Sjf | Order::Bjf | Order::Spt | Order::Lpt) => by_key(run, &mut all, |request| {
+            let demand = request.demand();
+            order.turn(demand.seats(), demand.length().at_reference())
+        }),
         Order::Fcfs => by_key(run, &mut all, earliest),
-        Order::Sjf => by_key(run, &mut all, |request| request.demand().seats()),
-        Order::Bjf => by_key(run, &mut all, |request| Reverse(request.demand().seats())),
-        Order::Spt => by_key(run, &mut all, |request| request.demand().length().at_reference()),
-        Order::Lpt => by_key(run, &mut all, |request| Reverse(request.demand().length().at_reference())),
         Order::Edf => by_key(run, &mut all, |request| request.window().deadline.unwrap_or(Time::MAX)),
         Order::Hdf => {
             let capacity = run.planner.capacity();

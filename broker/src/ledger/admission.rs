@@ -1,8 +1,8 @@
 //! Admission: whether the site can promise what is asked of it, and the promise.
 //!
 //! Invariant: [`Ledger::check_room`] is the one check of room. [`Ledger::admit`] makes it for holds and for the owner's own work, and
-//! promises all that it is given, some of it perhaps on other hosts, or nothing; of a booking on disk it is made for what is still to come of each grant. What is confirmed
-//! was admitted as a hold.
+//! makes room for all that it is given, some of it perhaps on other hosts, or for nothing; of a booking on disk it is made for what is still to come of each
+//! grant. What is confirmed was admitted as a hold.
 
 use std::collections::BTreeMap;
 
@@ -42,39 +42,40 @@ pub(super) struct Room {
     pub given: Vec<Grant>,
     /// From when to when.
     pub window: Window,
-    /// What it puts on the uplink.
-    pub load: Option<Grant>,
     /// What has to move for it, and why it does not fit when that may not.
     pub moves: Option<(Arrangement, RefusalReason)>,
 }
 
 impl<B: Books> Ledger<B> {
-    /// Promises these grants and what they put on the uplink, all of it or nothing: for a hold on `others` where there is no room on their
-    /// own hosts, and where floating seats of others can move out of the way. What is promised, and from when to when. What `user` holds, at
-    /// this time, must leave the owner's own queue in order; own jobs are cut for it from that time on.
+    /// Makes room for these grants and what they put on the uplink, all of it or nothing: for a hold on `others` where there is no room on their
+    /// own hosts, and where floating seats of others can move out of the way. What the booking that now begins has, and from when to when. What
+    /// `user` holds, at this time, must leave the owner's own queue in order; own jobs are cut for it from that time on.
     pub(super) fn admit(
         &mut self,
         (wanted, talk): (&Wanted<'_>, Option<Talk>),
         others: Option<&Substitutes<'_>>,
         user: Option<(Now, Time)>,
     ) -> Result<(Vec<Grant>, Window), RefusalReason> {
-        let (Room { given, window, load, moves }, cuts) = self.room_with_cuts((wanted, talk), others, user)?;
-        let refused = match &moves {
-            Some((moves, reason)) if !self.may_move(moves) => Err(reason.clone()),
-            _ => Ok(()),
-        };
+        let (room, cuts, plan) = self.room_with_cuts((wanted, talk), others, user, |ledger, room, cuts| {
+            let moves = room.moves.as_ref().map(|(moves, _)| moves);
+            let plan = user.map(|(now, _)| ledger.plan_for_user(now, moves, (&room.given, &cuts)));
+            (room, cuts, plan)
+        })?;
+        let Room { given, window, moves } = room;
+        if let Some((moves, reason)) = &moves
+            && !self.may_move(moves)
+        {
+            return Err(reason.clone());
+        }
         let moves = moves.map(|(moves, _)| moves);
-        let planned = refused.and_then(|()| self.plan_queue(user.map(|(now, _)| now), moves.as_ref(), (&given, &cuts)));
-        if let Err(reason) = planned {
-            self.undo_cuts(&cuts);
-            return Err(reason);
+        match plan.transpose()? {
+            Some(planned) => self.follow_plan(planned),
+            None => self.plan_for_owner(moves.as_ref(), &given),
         }
         self.make_cuts(cuts);
         if let Some(moves) = &moves {
             self.make_moves(moves);
         }
-        self.promise(&given);
-        self.promise(load.as_slice());
         Ok((given, window))
     }
 
@@ -108,7 +109,7 @@ impl<B: Books> Ledger<B> {
         if wanted.floats {
             given = self.floated(given);
         }
-        Ok(Room { given, window, load, moves })
+        Ok(Room { given, window, moves })
     }
 
     /// Checks that there is room for all these grants together.
@@ -132,51 +133,20 @@ impl<B: Books> Ledger<B> {
         Ok(())
     }
 
-    /// Promises grants whether they fit or not: those that were admitted, and those that have begun.
-    pub(super) fn promise(&mut self, grants: &[Grant]) {
-        for grant in grants {
-            if let Some(host) = self.unit_mut(grant.host()) {
-                host.hold(grant.window, &grant.amounts);
-            }
-        }
-    }
-
-    /// Makes reservations of grants that are promised.
-    pub(super) fn reserve(&mut self, grants: &[Grant]) {
-        let present = self.present();
-        for grant in grants {
-            self.told.pin(grant, present);
-            if let Some(host) = self.unit_mut(grant.host()) {
-                host.confirm(grant.window, &grant.amounts);
-            }
-        }
-    }
-
     /// Whether what is still to come of a grant on disk has room. What is over may have been given to others since.
     pub(super) fn fits_still(&self, grant: &Grant, now: Now) -> bool {
-        let rest = Window { start: grant.window.start.max(now.utc), end: grant.window.end };
-        !rest.is_valid() || self.check_room(&[Grant { window: rest, ..grant.clone() }]).is_ok()
+        self.fits_beside(&[], grant, now)
     }
 
-    /// Takes in a grant of a booking on disk, which others see or not.
-    pub(super) fn take_in(&mut self, grant: &Grant, is_shown: bool) {
-        let one = std::slice::from_ref(grant);
-        self.promise(one);
-        if is_shown {
-            self.reserve(one);
-        }
-    }
-
-    /// Gives grants back that are promised, and reserved if others see them.
-    pub(super) fn release(&mut self, grants: &[Grant], is_shown: bool) {
-        for grant in grants {
-            if is_shown {
-                self.told.unpin(grant);
-            }
-            if let Some(host) = self.unit_mut(grant.host()) {
-                host.release(grant.window, &grant.amounts, is_shown);
-            }
-        }
+    /// Whether the rest of a grant on disk has room beside other grants of its booking.
+    pub(super) fn fits_beside(&self, others: &[Grant], grant: &Grant, now: Now) -> bool {
+        let rest = |grant: &Grant| {
+            let window = Window { start: grant.window.start.max(now.utc), end: grant.window.end };
+            window.is_valid().then(|| Grant { window, ..grant.clone() })
+        };
+        let Some(last) = rest(grant) else { return true };
+        let here = others.iter().filter(|other| other.host() == grant.host()).filter_map(rest);
+        self.check_room(&here.chain([last]).collect::<Vec<_>>()).is_ok()
     }
 }
 
@@ -185,6 +155,7 @@ mod tests {
     use super::{
         super::{
             LedgerLimits,
+            promises::tests::booking,
             tests::{at, grant, host, id},
         },
         *,
@@ -206,6 +177,7 @@ mod tests {
             user: "ada".to_owned(),
             user_key: None,
             account: None,
+            lineage: None,
             network: None,
             statement: None,
             settled: true,
@@ -239,7 +211,9 @@ mod tests {
         let (mut ledger, _) = Ledger::open(id("site"), limits, 7, testing::open_gate(), hosts, Vec::new(), at(0));
         let admit = |ledger: &mut Ledger, grants: &[Grant]| {
             let wanted = Wanted { grants, request: None, floats: false };
-            ledger.admit((&wanted, None), None, None).map(|(_, window)| window)
+            let (grants, window) = ledger.admit((&wanted, None), None, None)?;
+            ledger.begin(booking(ledger.bookings().count(), grants));
+            Ok(window)
         };
         // Each of the seats on h1 fits alone.
         let (first, second) =

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Booking, BookingState, Books, Ledger, Output, ReplyToken,
-    floating::Wanted,
+    floating::{Wanted, bind_seats},
     receipts::SEATS_THAT_FIT,
     substitutes::{Substitutes, is_what_it_gives, replaced},
     uplink::talk_of,
@@ -125,6 +125,7 @@ impl<B: Books> Ledger<B> {
             user: permit.name,
             user_key: Some(permit.user),
             account: Some(permit.account),
+            lineage: permit.lineage,
             network,
             statement: Some(Arc::new(hold.authorization.request.clone())),
             state: BookingState::Held { since: now.monotonic, deadline: now.monotonic + hold_for },
@@ -340,14 +341,12 @@ impl<B: Books> Ledger<B> {
             return self.refusal(RefusalReason::NoSuchHold);
         }
         let state = BookingState::confirmed(now.monotonic + self.limits.outcome_wait);
-        if let Some(booking) = self.bookings.get_mut(attempt) {
+        self.put(attempt, |booking| {
+            booking.state = state;
             booking.confirmed = Some(now.utc);
-        }
-        let Some(booking) = self.put(attempt, state) else { return self.refusal(RefusalReason::NoSuchHold) };
-        let taken = self.taken_by(&booking);
-        self.reserve(&taken);
-        self.tell(taken.iter());
-        self.confirmed(Places::new(), Some(&booking))
+        });
+        self.tell_booking(attempt);
+        self.confirmed(Places::new(), self.bookings.get(attempt))
     }
 
     fn on_settle(&mut self, attempt: &AttemptId) -> SiteAnswer {
@@ -355,13 +354,16 @@ impl<B: Books> Ledger<B> {
         SiteAnswer::Settled
     }
 
-    /// Moves a booking to a state that is kept on disk; the booking as it is now.
-    pub(super) fn put(&mut self, attempt: &AttemptId, state: BookingState) -> Option<Booking> {
-        let mut booking = Booking { state, ..self.take(attempt)? };
-        self.bind_begun(&mut booking);
-        self.persist(&booking);
-        self.insert(booking.clone());
-        Some(booking)
+    /// Changes the state of a booking, and keeps it on disk.
+    pub(super) fn put(&mut self, attempt: &AttemptId, change: impl FnOnce(&mut Booking)) {
+        let open_from = self.open_from();
+        let changed = self.amend(attempt, |booking| {
+            change(booking);
+            bind_seats(booking, open_from);
+        });
+        if changed.is_some() {
+            self.persist(attempt);
+        }
     }
 
     /// Answers a participant that waits for the outcome. Anybody may ask, so the question changes nothing. That an attempt without a

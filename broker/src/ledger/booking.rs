@@ -116,6 +116,9 @@ pub struct BookingRecord {
     /// On whose account it is, when that is not the user's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<PublicKey>,
+    /// Every key of the user's credential; none in an open grid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<Arc<Vec<PublicKey>>>,
     /// The network that its coordinator asked from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
@@ -206,6 +209,8 @@ pub struct Booking {
     pub user_key: Option<PublicKey>,
     /// On whose account it is; none when nobody's limits count.
     pub account: Option<PublicKey>,
+    /// Every key of the user's credential, as it was when this was held: when one is revoked, the user is. None in an open grid.
+    pub lineage: Option<Arc<Vec<PublicKey>>>,
     /// The network that its coordinator asked from.
     pub network: Option<Network>,
     /// The user's signed request.
@@ -315,6 +320,7 @@ impl Booking {
             user: self.user.clone(),
             user_key: self.user_key,
             account: self.account.filter(|_| self.account != self.user_key),
+            lineage: self.lineage.clone(),
             network: self.network.clone(),
             statement: self.statement.clone(),
             settled: self.state.is_settled(),

@@ -1,6 +1,6 @@
 //! The schedules of one host: the owner's own work, all reservations, and all promises.
 //!
-//! Invariant: these are the only operations by which what a ledger grants changes. The product implements [`Books`] in one way, [`HostLedger`]; a simulator puts another one around it to show that it
+//! Invariant: these are the only operations by which what a ledger grants changes, and only `promises` calls them. The product implements [`Books`] in one way, [`HostLedger`]; a simulator puts another one around it to show that it
 //! would find a fault here.
 
 use std::sync::Arc;

@@ -93,10 +93,9 @@ impl<B: Books> Ledger<B> {
         holds.iter().for_each(|attempt| self.give_back(now, attempt));
         for Booking { attempt, window, user_key, .. } in found {
             // What the owner takes back costs nothing.
-            if let Some(mut booking) = self.take(&attempt) {
+            self.amend(&attempt, |booking| {
                 booking.grants.iter_mut().for_each(|grant| grant.agreed = Agreement::default());
-                self.insert(booking);
-            }
+            });
             self.give_back(now, &attempt);
             let left = Millis(window.end.since(now.utc).0.saturating_mul(1_000));
             let until = now.monotonic + left.max(self.limits.tombstone_life);
@@ -136,6 +135,7 @@ impl<B: Books> Ledger<B> {
             user: OWNER.to_owned(),
             user_key: None,
             account: None,
+            lineage: None,
             network: None,
             statement: None,
             state: BookingState::Settled,
@@ -148,12 +148,12 @@ impl<B: Books> Ledger<B> {
             slack: Span::default(),
             wait: Span::default(),
         };
-        self.persist(&booking);
-        if self.is_shown(&booking) {
-            self.reserve(&booking.grants);
-            self.tell(&booking.grants);
-        }
+        let (attempt, is_shown) = (booking.attempt.clone(), self.is_shown(&booking));
         self.begin(booking);
+        self.persist(&attempt);
+        if is_shown {
+            self.tell_booking(&attempt);
+        }
         Ok(())
     }
 }

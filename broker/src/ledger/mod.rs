@@ -19,6 +19,9 @@ mod answers;
 mod booking;
 mod books;
 mod charges;
+mod denied;
+#[cfg(test)]
+mod denied_tests;
 mod events;
 mod expiring;
 mod feed;
@@ -31,6 +34,7 @@ mod local;
 mod money_tests;
 mod opening;
 mod own_plan;
+mod promises;
 mod queue;
 mod quotes;
 mod receipts;
@@ -70,8 +74,16 @@ use std::{
 use ed25519_dalek::SigningKey;
 
 use self::{
-    accounts::Accounts, expiring::Expiring, floating::Floating, lapses::Lapses, queue::Queue, shares::Shares,
-    terms::Terms, told::Told, tombstones::Tombstones,
+    accounts::Accounts,
+    expiring::Expiring,
+    floating::Floating,
+    lapses::Lapses,
+    promises::{ReadOnly, Trial},
+    queue::Queue,
+    shares::Shares,
+    terms::Terms,
+    told::Told,
+    tombstones::Tombstones,
 };
 pub use self::{
     admission::fit_beside,
@@ -88,9 +100,9 @@ pub use self::{
 use crate::{
     cost::Cost,
     ids::{HostId, RequestId, SiteId},
-    protocol::{AttemptId, Grant, LedgerVersion},
+    protocol::{AttemptId, LedgerVersion},
     schedule::Schedule,
-    time::{Millis, Now, Time, Window},
+    time::{Millis, Now, Time},
     trust::{PublicKey, RequestStatement, SharedGate, asked::CLOCKS_DIFFER},
 };
 
@@ -107,10 +119,11 @@ pub struct Ledger<B = HostLedger> {
     gate: SharedGate,
     /// The node's key, with which receipts are signed.
     key: Option<Arc<SigningKey>>,
-    hosts: BTreeMap<HostId, B>,
+    hosts: ReadOnly<BTreeMap<HostId, B>>,
     /// The books of the uplink, if it has a limit.
-    uplink: Option<B>,
-    bookings: BTreeMap<AttemptId, Booking>,
+    uplink: ReadOnly<Option<B>>,
+    bookings: ReadOnly<BTreeMap<AttemptId, Booking>>,
+    trial: Trial,
     /// One entry for each booking that waits for something: a hold's deadline, or the time to ask for an outcome.
     timers: BTreeSet<(Millis, AttemptId)>,
     /// Number of holds by entry point; no entry is zero.
@@ -225,55 +238,6 @@ impl<B: Books> Ledger<B> {
         self.run_queue(now);
     }
 
-    /// Takes a new booking in.
-    fn begin(&mut self, booking: Booking) {
-        let taken = self.taken_by(&booking);
-        self.shares.add(&self.site, &booking, &taken);
-        drop(taken);
-        self.insert(booking);
-    }
-
-    /// Takes a booking out for good.
-    fn end(&mut self, attempt: &AttemptId) -> Option<Booking> {
-        let booking = self.take(attempt)?;
-        self.floating.forget(attempt);
-        let taken = self.taken_by(&booking);
-        self.shares.remove(&self.site, &booking, &taken);
-        drop(taken);
-        Some(booking)
-    }
-
-    fn insert(&mut self, booking: Booking) {
-        if let Some(at) = booking.state.wakes_at() {
-            self.timers.insert((at, booking.attempt.clone()));
-        }
-        if booking.is_held() {
-            *self.held_by.entry(booking.attempt.entry_point.clone()).or_default() += 1;
-        }
-        self.accounts.add(&booking);
-        self.floating.insert(&booking);
-        let displaced = self.bookings.insert(booking.attempt.clone(), booking);
-        debug_assert!(displaced.is_none(), "what another booking of this attempt has would never be given back");
-    }
-
-    fn take(&mut self, attempt: &AttemptId) -> Option<Booking> {
-        let booking = self.bookings.remove(attempt)?;
-        self.accounts.remove(&booking);
-        self.floating.take(&booking);
-        if let Some(at) = booking.state.wakes_at() {
-            self.timers.remove(&(at, attempt.clone()));
-        }
-        if booking.is_held()
-            && let Some(count) = self.held_by.get_mut(&attempt.entry_point)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.held_by.remove(&attempt.entry_point);
-            }
-        }
-        Some(booking)
-    }
-
     /// The next thing to do, until none is left.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
@@ -304,8 +268,9 @@ impl<B: Books> Ledger<B> {
             .filter(|booking| !booking.is_held() && booking.window.end <= now.utc)
             .map(|booking| booking.attempt.clone())
             .collect();
+        let free_from = self.free_from(now);
         for attempt in ended {
-            let Some(booking) = self.end(&attempt) else { continue };
+            let Some(booking) = self.end(&attempt, free_from) else { continue };
             self.begun.remove(&attempt);
             self.forget_job(&attempt);
             self.charge(now, &booking, ChargedFor::Use);
@@ -315,11 +280,8 @@ impl<B: Books> Ledger<B> {
         while let Some(attempt) = self.gone.pop_due(now.utc) {
             self.outputs.push_back(Output::Persist(Record::Remove(attempt)));
         }
-        for unit in self.hosts.values_mut().chain(&mut self.uplink) {
-            unit.forget_before(now.utc);
-        }
+        self.forget_books_before(now.utc);
         self.told.forget_before(now.utc);
-        self.forgotten = self.forgotten.max(now.utc);
         self.tell_of_begun();
         self.gate.lock().prune(now.utc);
         self.tombstones.forget(now.monotonic);
@@ -338,7 +300,8 @@ impl<B: Books> Ledger<B> {
 
     /// Gives back everything of `attempt`, if it has a booking.
     fn put_back(&mut self, now: Now, attempt: &AttemptId) {
-        let Some(booking) = self.end(attempt) else { return };
+        let free_from = self.free_from(now);
+        let Some(booking) = self.end(attempt, free_from) else { return };
         let is_shown = self.is_shown(&booking);
         self.begun.remove(attempt);
         self.forget_job(attempt);
@@ -349,30 +312,11 @@ impl<B: Books> Ledger<B> {
         if !booking.is_held() {
             self.forget_on_disk(now, &booking, booking.state.is_settled());
         }
-        let given_back = self.rest_of(now, &booking);
-        self.release(&given_back, is_shown);
+        let given_back = self.rest_of(free_from, &booking);
         self.queue.release(&given_back);
         if is_shown && !given_back.is_empty() {
             self.tell(&given_back);
         }
-    }
-
-    /// What a booking takes from now on. The past cannot be given back, and may have been cleared already.
-    fn rest_of(&mut self, now: Now, booking: &Booking) -> Vec<Grant> {
-        let present = now.utc.max(self.forgotten);
-        let mut rest = Vec::with_capacity(booking.grants.len());
-        let taken = self.taken_by(booking).into_owned();
-        for grant in taken {
-            let Window { start, end } = grant.window;
-            if start < present {
-                self.settled_before = self.settled_before.max(present.min(end));
-            }
-            let window = Window { start: start.max(present), end };
-            if window.start < window.end {
-                rest.push(Grant { window, ..grant });
-            }
-        }
-        rest
     }
 
     /// Writes that a booking is gone. While another site may still ask whether its attempt was complete, that it may have been is kept.

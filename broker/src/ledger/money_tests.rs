@@ -9,11 +9,11 @@ use super::{
 use crate::{
     cost::Cost,
     host::Host,
-    protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{Grant, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     receipt::Receipt,
     request::Request,
     tariff::{Agreement, Before, Conditions, Parts, Tariff},
-    time::Span,
+    time::{Span, Window},
     trust::{Rule, testing},
 };
 

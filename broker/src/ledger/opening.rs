@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     Accounts, Booking, BookingRecord, BookingState, Books, Expiring, Floating, HostLedger, Kept, Lapses, Ledger,
-    LedgerLimits, Output, Queue, RETURNED_APART, ScheduleUpdateParts, Shares, Terms, Told, Tombstones,
+    LedgerLimits, Output, Queue, RETURNED_APART, ReadOnly, ScheduleUpdateParts, Shares, Terms, Told, Tombstones, Trial,
 };
 use crate::{
     host::Host,
-    ids::{HostId, SiteId},
+    ids::SiteId,
     protocol::{AttemptId, LedgerVersion},
     schedule::Schedule,
     time::{Millis, Now, Span, Time},
@@ -51,7 +51,6 @@ impl<B: Books> Ledger<B> {
         kept: impl Into<Kept>,
         now: Now,
     ) -> (Ledger<B>, Vec<BookingRecord>) {
-        let (hosts, uplink, shares) = units_of(hosts);
         let tombstones = Tombstones::new(limits.max_tombstones);
         let gone = Expiring::new(limits.max_tombstones);
         let evicted = Expiring::new(limits.max_tombstones);
@@ -65,13 +64,14 @@ impl<B: Books> Ledger<B> {
             version: LedgerVersion { incarnation, change: 0 },
             gate: gate.into(),
             key: None,
-            hosts,
-            uplink,
-            bookings: BTreeMap::new(),
+            hosts: ReadOnly::default(),
+            uplink: ReadOnly::default(),
+            bookings: ReadOnly::default(),
+            trial: Trial::default(),
             timers: BTreeSet::new(),
             held_by: BTreeMap::new(),
             accounts: Accounts::default(),
-            shares,
+            shares: Shares::default(),
             lapses,
             tombstones,
             evicted,
@@ -87,6 +87,7 @@ impl<B: Books> Ledger<B> {
             floating: Floating::new(now),
             told: Told::default(),
         };
+        ledger.put_units(hosts);
         let kept = kept.into();
         ledger.know_jobs(kept.queue);
         let misfits = ledger.take_in_all(now, kept.bookings);
@@ -108,11 +109,12 @@ impl<B: Books> Ledger<B> {
         self.bind_due(now);
         let unwritten = self.take_unwritten();
         let attempts: Vec<AttemptId> = self.bookings.keys().cloned().collect();
-        let bookings: Vec<Booking> = attempts.iter().filter_map(|attempt| self.end(attempt)).collect();
+        let free_from = self.free_from(now);
+        let bookings: Vec<Booking> = attempts.iter().filter_map(|attempt| self.end(attempt, free_from)).collect();
         let (holds, reservations): (Vec<_>, Vec<_>) = bookings.into_iter().partition(Booking::is_held);
         holds.iter().for_each(|hold| self.bury(now, &hold.attempt));
         self.begun.clear();
-        (self.hosts, self.uplink, self.shares) = units_of(hosts);
+        self.put_units(hosts);
         let misfits = self.take_in_all(now, reservations.iter().map(Booking::to_booking_record).collect());
         unwritten.iter().for_each(|attempt| self.note_unwritten(attempt));
         self.write_moved(None);
@@ -146,30 +148,25 @@ impl<B: Books> Ledger<B> {
     /// Enters one booking from disk; false when it does not fit any more.
     fn replay(&mut self, reservation: &BookingRecord, now: Now) -> bool {
         let has_begun = reservation.window.start <= now.utc;
-        let is_shown = !self.may_stop(&reservation.attempt);
         let mut grants = Vec::with_capacity(reservation.grants.len());
         let mut lost = reservation.lost.clone();
         let mut fits = true;
         let housed = self.rehoused(now, reservation);
         let has_moved = housed.iter().map(|(grant, _)| grant).ne(&reservation.grants);
         for (grant, is_housed) in &housed {
-            let fits_here = *is_housed && self.fits_still(grant, now);
+            let fits_here = *is_housed && self.fits_beside(&grants, grant, now);
             fits &= fits_here;
             if !fits_here && !has_begun {
                 lost.push(grant.clone());
                 continue;
             }
-            self.take_in(grant, is_shown);
             grants.push(grant.clone());
         }
         let talk = reservation.talk.as_deref().copied();
         if let Some(load) = self.load_of(talk, grants.len(), reservation.window) {
             let bears = self.fits_still(&load, now);
             fits &= bears;
-            if bears || has_begun {
-                self.take_in(&load, is_shown);
-            } else {
-                self.release(&grants, is_shown);
+            if !bears && !has_begun {
                 lost.append(&mut grants);
             }
         }
@@ -198,6 +195,7 @@ impl<B: Books> Ledger<B> {
             user: reservation.user.clone(),
             user_key: reservation.user_key,
             account: reservation.account.or(reservation.user_key),
+            lineage: reservation.lineage.clone(),
             network: reservation.network.clone(),
             statement: reservation.statement.clone(),
             coordinator: reservation.coordinator.clone(),
@@ -216,14 +214,6 @@ impl<B: Books> Ledger<B> {
         }
         fits
     }
-}
-
-/// Hosts, uplink and what both have in all.
-fn units_of<B: Books>(units: Vec<B>) -> (BTreeMap<HostId, B>, Option<B>, Shares) {
-    let mut hosts: BTreeMap<HostId, B> = units.into_iter().map(|books| (books.host().id.clone(), books)).collect();
-    let uplink = hosts.remove(&HostId::uplink());
-    let shares = Shares::of(hosts.values().map(Books::host), uplink.as_ref().map(Books::host));
-    (hosts, uplink, shares)
 }
 
 #[cfg(test)]

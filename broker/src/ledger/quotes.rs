@@ -38,14 +38,13 @@ impl<B: Books> Ledger<B> {
         // What only this site is to hold is booked at once.
         let is_booked = hold.participants == [self.site.clone()];
         let user = Some((now, if is_booked { now.utc } else { self.holds_cut_from(now) }));
-        let quoted = self.room_with_cuts((&wanted, talk), others.as_ref(), user).and_then(|(room, cuts)| {
+        let planned = self.room_with_cuts((&wanted, talk), others.as_ref(), user, |ledger, room, cuts| {
             let moves = room.moves.as_ref().map(|(moves, _)| moves);
-            let quote = self.quote_queue(now, moves, (&room.given, &cuts));
-            self.undo_cuts(&cuts);
-            quote
+            ledger.plan_for_user(now, moves, (&room.given, &cuts))
         });
-        match quoted {
-            Ok(quote) => {
+        match planned.flatten() {
+            Ok(planned) => {
+                let quote = planned.map(|(_, quote)| quote).unwrap_or_default();
                 let shown = hold.grants.iter().filter(|_| quote != Quote::default());
                 let mut hosts = self.states_of(shown.map(Grant::host), now);
                 self.add_planned(&mut hosts);

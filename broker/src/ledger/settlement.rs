@@ -24,16 +24,21 @@ const RETURNED_ASKS_MAX: u32 = 12;
 
 impl<B: Books> Ledger<B> {
     pub(super) fn ask_for_outcome(&mut self, now: Now, attempt: &AttemptId) {
-        let Some(mut booking) = self.take(attempt) else { return };
-        let mut round = 0;
-        if let BookingState::Confirmed { ask_at, asked, .. } | BookingState::Returned { ask_at, asked } =
-            &mut booking.state
-        {
-            let wait = self.limits.outcome_wait.0 << (*asked).min(MAX_DOUBLINGS);
-            *ask_at = now.monotonic + Millis(wait.max(1));
-            *asked = asked.saturating_add(1);
-            round = *asked;
-        }
+        let (outcome_wait, mut round) = (self.limits.outcome_wait, 0);
+        self.amend(attempt, |booking| {
+            if let BookingState::Confirmed { ask_at, asked, .. } | BookingState::Returned { ask_at, asked } =
+                &mut booking.state
+            {
+                let wait = outcome_wait.0 << (*asked).min(MAX_DOUBLINGS);
+                *ask_at = now.monotonic + Millis(wait.max(1));
+                *asked = asked.saturating_add(1);
+                round = *asked;
+            }
+            if matches!(booking.state, BookingState::Returned { asked, .. } if asked >= RETURNED_ASKS_MAX) {
+                booking.state = BookingState::Settled;
+            }
+        });
+        let Some(booking) = self.bookings.get(attempt) else { return };
         // A site that is its own entry point asks itself too: the decision is kept elsewhere.
         let coordinator = booking.coordinator.as_ref().unwrap_or(&attempt.entry_point);
         let needs_others = !booking.state.is_settled();
@@ -41,10 +46,6 @@ impl<B: Books> Ledger<B> {
         for to in std::iter::once(coordinator).chain(others.filter(|_| needs_others)) {
             self.outputs.push_back(Output::Inquire { to: to.clone(), attempt: attempt.clone(), round });
         }
-        if matches!(booking.state, BookingState::Returned { asked, .. } if asked >= RETURNED_ASKS_MAX) {
-            booking.state = BookingState::Settled;
-        }
-        self.insert(booking);
     }
 
     pub(super) fn on_status(
@@ -55,21 +56,20 @@ impl<B: Books> Ledger<B> {
         decision: Option<AttemptStatus>,
         status: AttemptStatus,
     ) {
-        let site = self.site.clone();
         let is_coordinator = from == self.coordinator_of(attempt);
         if is_coordinator && decision == Some(AttemptStatus::Confirmed) {
             return self.note_settled(attempt);
         }
         let decided_against = is_coordinator && decision == Some(AttemptStatus::Aborted);
-        let Some(booking) = self.bookings.get_mut(attempt) else { return };
-        let (confirmed_by, complete_before) = match &mut booking.state {
-            BookingState::Confirmed { confirmed_by, complete_before, .. } => (confirmed_by, *complete_before),
+        let Some(booking) = self.bookings.get(attempt) else { return };
+        let complete_before = match &booking.state {
+            BookingState::Confirmed { complete_before, .. } => *complete_before,
             // Only the coordinator can decide that a settled booking is no longer part of its reservation.
             BookingState::Returned { .. } if decided_against => return self.give_back(now, attempt),
             BookingState::Returned { .. } => return,
             BookingState::Held { .. } | BookingState::Settled => return,
         };
-        let is_other_participant = booking.participants.contains(from) && *from != site;
+        let is_other_participant = booking.participants.contains(from) && *from != self.site;
         let cannot_be_complete = is_other_participant && status == AttemptStatus::Aborted;
         if decided_against || cannot_be_complete {
             self.give_back(now, attempt);
@@ -77,11 +77,20 @@ impl<B: Books> Ledger<B> {
         }
         let counts = complete_before.is_none_or(|before| round > before);
         if is_other_participant && status == AttemptStatus::Confirmed && counts {
-            confirmed_by.insert(from.clone());
+            self.amend(attempt, |booking| {
+                if let BookingState::Confirmed { confirmed_by, .. } = &mut booking.state {
+                    confirmed_by.insert(from.clone());
+                }
+            });
         }
-        let all_confirmed = booking.participants.iter().all(|other| *other == site || confirmed_by.contains(other));
+        let Some(Booking { state: BookingState::Confirmed { confirmed_by, .. }, participants, .. }) =
+            self.bookings.get(attempt)
+        else {
+            return;
+        };
+        let all_confirmed = participants.iter().all(|other| *other == self.site || confirmed_by.contains(other));
         if all_confirmed && (complete_before.is_some() || confirmed_by.is_empty()) {
-            self.put(attempt, BookingState::Settled);
+            self.put(attempt, |booking| booking.state = BookingState::Settled);
         } else if all_confirmed {
             self.ask_all_once_more(now, attempt);
         }
@@ -89,23 +98,21 @@ impl<B: Books> Ledger<B> {
 
     /// Every participant has confirmed at some time; one that answers so in the next round has its booking still.
     fn ask_all_once_more(&mut self, now: Now, attempt: &AttemptId) {
-        let Some(mut booking) = self.take(attempt) else { return };
-        if let BookingState::Confirmed { asked, confirmed_by, complete_before, .. } = &mut booking.state {
-            confirmed_by.clear();
-            *complete_before = Some(*asked);
-        }
-        self.insert(booking);
+        self.amend(attempt, |booking| {
+            if let BookingState::Confirmed { asked, confirmed_by, complete_before, .. } = &mut booking.state {
+                confirmed_by.clear();
+                *complete_before = Some(*asked);
+            }
+        });
         self.ask_for_outcome(now, attempt);
     }
 
     /// Notes that the attempt was committed; written unless it is on disk already.
     pub(super) fn note_settled(&mut self, attempt: &AttemptId) {
         match self.bookings.get(attempt).map(|booking| &booking.state) {
-            Some(BookingState::Confirmed { .. }) => drop(self.put(attempt, BookingState::Settled)),
+            Some(BookingState::Confirmed { .. }) => self.put(attempt, |booking| booking.state = BookingState::Settled),
             Some(BookingState::Returned { .. }) => {
-                if let Some(booking) = self.take(attempt) {
-                    self.insert(Booking { state: BookingState::Settled, ..booking });
-                }
+                self.amend(attempt, |booking| booking.state = BookingState::Settled);
             }
             Some(BookingState::Held { .. } | BookingState::Settled) | None => {}
         }

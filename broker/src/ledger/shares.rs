@@ -8,7 +8,10 @@ use std::{
     fmt,
 };
 
-use super::{Booking, Books, Ledger, uplink::talk_of};
+use super::{
+    Booking, Books, Ledger,
+    uplink::{Taken, talk_of},
+};
 use crate::{
     amount::{Amount, format_amount},
     host::Host,
@@ -71,7 +74,7 @@ struct Use {
 }
 
 impl Use {
-    fn add(&mut self, grants: &[Grant]) {
+    fn add<'g>(&mut self, grants: impl IntoIterator<Item = &'g Grant>) {
         for Grant { window, amounts, .. } in grants {
             self.at_a_time.add(*window, amounts);
             for (name, amount) in amounts.iter().filter(|(_, amount)| **amount > Amount::ZERO) {
@@ -85,7 +88,7 @@ impl Use {
         self.at_a_time.occupancies().filter_map(|(_, occupancy)| Some(occupancy.steps().last()?.0)).max()
     }
 
-    fn remove(&mut self, grants: &[Grant]) {
+    fn remove<'g>(&mut self, grants: impl IntoIterator<Item = &'g Grant>) {
         for Grant { window, amounts, .. } in grants {
             let freed = self.at_a_time.remove(*window, amounts);
             debug_assert!(freed.is_ok(), "a booking takes back what it has put in");
@@ -104,7 +107,7 @@ fn product(amount: Amount, time: Span) -> u128 {
 }
 
 /// What every party uses, and what there is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Shares {
     used: BTreeMap<Party, Use>,
     /// Of each resource what all hosts have together, and the largest that one host has.
@@ -127,20 +130,20 @@ impl Shares {
     }
 
     /// Counts a booking at the site `own`, and what it takes there.
-    pub(super) fn add(&mut self, own: &SiteId, booking: &Booking, taken: &[Grant]) {
+    pub(super) fn add(&mut self, own: &SiteId, booking: &Booking, taken: &Taken<'_>) {
         for party in Party::of(own, booking) {
             let used = self.used.entry(party).or_default();
             used.bookings += 1;
-            used.add(taken);
+            used.add(taken.iter());
         }
     }
 
     /// Counts a booking at the site `own` no longer.
-    pub(super) fn remove(&mut self, own: &SiteId, booking: &Booking, taken: &[Grant]) {
+    pub(super) fn remove(&mut self, own: &SiteId, booking: &Booking, taken: &Taken<'_>) {
         for party in Party::of(own, booking) {
             let Some(used) = self.used.get_mut(&party) else { continue };
             used.bookings -= 1;
-            used.remove(taken);
+            used.remove(taken.iter());
             if used.bookings == 0 {
                 self.used.remove(&party);
             }
@@ -278,7 +281,7 @@ impl<B: Books> Ledger<B> {
 
     /// Checks the module's invariant from scratch.
     pub(super) fn check_shares(&self) -> Result<(), String> {
-        let mut counted = Shares::of(std::iter::empty(), None);
+        let mut counted = Shares::default();
         self.bookings.values().for_each(|booking| counted.add(&self.site, booking, &self.taken_by(booking)));
         if counted.used == self.shares.used {
             return Ok(());

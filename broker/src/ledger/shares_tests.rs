@@ -11,7 +11,7 @@ use crate::{
     protocol::{HoldRequest, Refusal, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::{ResourceName, amount_of},
-    time::Span,
+    time::{Span, Window},
     trust::{Gate, OwnerPolicy, Rule, Trust, testing},
 };
 
@@ -182,7 +182,7 @@ fn a_site_that_does_not_know_its_owners_work_promises_nothing() {
     let mut ledger = ledger();
     assert!(hold(&mut ledger, at(0), ASK).is_ok());
     ledger.gate.lock().set_own_work_known(false);
-    assert!(!ledger.gate.lock().is_open());
+    assert!(!ledger.gate.lock().is_own_work_known());
     assert_eq!(hold(&mut ledger, at(0), Ask { number: 2, start: 9_000, ..ASK }), Err(Rule::OwnWork));
     let confirm = SiteRequest::Confirm { attempt: ASK.attempt(), held_in: 7 };
     assert!(matches!(ask(&mut ledger, at(0), ASK, confirm), SiteAnswer::Confirmed { .. }), "a promise stays");

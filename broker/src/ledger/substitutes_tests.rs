@@ -11,10 +11,10 @@ use super::{
 use crate::{
     host::{Host, Speed},
     plan::Place,
-    protocol::{HoldRequest, Places, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{Grant, HoldRequest, Places, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::{Attributes, ResourceName},
-    time::Span,
+    time::{Span, Window},
     trust::{OwnerPolicy, testing},
 };
 

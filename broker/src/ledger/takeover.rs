@@ -138,23 +138,24 @@ impl<B: Books> Ledger<B> {
     }
 
     fn set_coordinator(&mut self, now: Now, attempt: &AttemptId, term: &Term, before: Option<SiteId>) {
-        let Some(booking) = self.take(attempt) else { return };
+        let ask_at = now.monotonic + self.limits.outcome_wait;
+        let changed = self.amend(attempt, |booking| {
+            booking.coordinator = Some(term.coordinator().clone());
+            booking.statement = Some(term.signed().clone());
+            booking.state = match booking.state {
+                BookingState::Confirmed { asked, .. } => {
+                    BookingState::Confirmed { ask_at, asked, confirmed_by: BTreeSet::new(), complete_before: None }
+                }
+                _ => BookingState::Settled,
+            };
+        });
+        if changed.is_none() {
+            return;
+        }
         if let Some(before) = before {
             self.terms.note_former(term, before);
         }
-        let state = match booking.state {
-            BookingState::Confirmed { asked, .. } => BookingState::Confirmed {
-                ask_at: now.monotonic + self.limits.outcome_wait,
-                asked,
-                confirmed_by: BTreeSet::new(),
-                complete_before: None,
-            },
-            _ => BookingState::Settled,
-        };
-        let (coordinator, statement) = (Some(term.coordinator().clone()), Some(term.signed().clone()));
-        let booking = Booking { coordinator, statement, state, ..booking };
-        self.persist(&booking);
-        self.insert(booking);
+        self.persist(attempt);
     }
 
     /// The highest term of the request that is known here, if it is higher: one that was received a while ago, or that of the

@@ -3,29 +3,17 @@
 //! Invariant: nothing is held for another than the owner's price at the time of the hold, nor against the owner's conditions; what was
 //! agreed then stays as it is when the owner changes the tariff.
 
-use std::{collections::BTreeMap, sync::Arc};
-
 use super::{Books, Ledger};
 use crate::{
-    ids::HostId,
     protocol::{Grant, RefusalReason},
     resources::{Amounts, amount_of},
     schedule::Schedule,
-    tariff::{Conditions, Tariff},
+    tariff::Conditions,
     time::{Time, Window},
     trust::asked::CLOCKS_DIFFER,
 };
 
 impl<B: Books> Ledger<B> {
-    /// Puts other tariffs into force for the hosts that are named. What is promised stays.
-    pub fn set_tariffs(&mut self, mut tariffs: BTreeMap<HostId, Arc<Tariff>>) {
-        for (id, host) in &mut self.hosts {
-            if let Some(tariff) = tariffs.remove(id) {
-                host.set_tariff(tariff);
-            }
-        }
-    }
-
     /// Checks these grants against the tariffs of their hosts. Clocks differ, so a lead time may be a little short.
     pub(super) fn check_tariffs(&self, now: Time, grants: &[Grant]) -> Result<(), RefusalReason> {
         let asked_at = now - CLOCKS_DIFFER;

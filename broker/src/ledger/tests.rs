@@ -11,9 +11,9 @@ use crate::{
     host::{Host, Speed},
     ids::{RequestId, SeatNumber},
     plan::Place,
-    protocol::{Advert, HoldRequest, HostChange, RefusalReason, ScheduleChange, SiteAnswer, SiteRequest},
+    protocol::{Advert, Grant, HoldRequest, HostChange, RefusalReason, ScheduleChange, SiteAnswer, SiteRequest},
     resources::{Amounts, ResourceName},
-    time::Span,
+    time::{Span, Window},
     trust::{Authorization, testing},
     view::SiteView,
 };

@@ -14,7 +14,8 @@ use crate::{
     ids::HostId,
     plan::Place,
     protocol::{
-        ChangeKind, ClassChange, ClassSchedules, Grant, HostChange, ScheduleChange, ScheduleSnapshot, SiteSchedules,
+        AttemptId, ChangeKind, ClassChange, ClassSchedules, Grant, HostChange, ScheduleChange, ScheduleSnapshot,
+        SiteSchedules,
     },
     resources::{Amounts, ResourceName, amount_of},
     schedule::{ClassOccupancy, Schedule},
@@ -68,18 +69,18 @@ impl Told {
     }
 
     /// Notes that a reservation takes what was free.
-    pub(super) fn pin(&mut self, grant: &Grant, present: Time) {
-        let Place::Host(host) = &grant.place else { return };
-        if grant.window.start > present && self.class_of(host).is_some() {
-            self.pins.entry(host.clone()).or_default().push(grant.window.start);
+    pub(super) fn pin(&mut self, place: &Place, from: Time, present: Time) {
+        let Place::Host(host) = place else { return };
+        if from > present && self.class_of(host).is_some() {
+            self.pins.entry(host.clone()).or_default().push(from);
         }
     }
 
     /// Notes that a reservation gives back what it had.
-    pub(super) fn unpin(&mut self, grant: &Grant) {
-        let Place::Host(host) = &grant.place else { return };
+    pub(super) fn unpin(&mut self, place: &Place, from: Time) {
+        let Place::Host(host) = place else { return };
         let Some(pins) = self.pins.get_mut(host) else { return };
-        if let Some(at) = pins.iter().position(|start| *start == grant.window.start) {
+        if let Some(at) = pins.iter().position(|start| *start == from) {
             pins.swap_remove(at);
         }
     }
@@ -311,13 +312,23 @@ fn differences(old: &Schedule, new: &Schedule, window: Window) -> Vec<Piece> {
     times.iter().zip(ends).map(piece).filter(|(_, before, after)| before != after).collect()
 }
 
+/// By host the window of these grants.
+fn windows_of<'g>(grants: impl IntoIterator<Item = &'g Grant>) -> BTreeMap<HostId, Window> {
+    let mut windows: BTreeMap<HostId, Window> = BTreeMap::new();
+    for grant in grants {
+        let window = windows.entry(grant.host().clone()).or_insert(grant.window);
+        *window = Window { start: window.start.min(grant.window.start), end: window.end.max(grant.window.end) };
+    }
+    windows
+}
+
 impl<B: Books> Ledger<B> {
     /// Begins anew: others fetch all that the books show.
     pub(super) fn tell_anew(&mut self) {
         let present = self.present();
         let mut told = Told { latest: present, ..Told::of(self.hosts.values()) };
         for booking in self.bookings.values().filter(|booking| self.is_shown(booking)) {
-            booking.grants.iter().for_each(|grant| told.pin(grant, present));
+            booking.grants.iter().for_each(|grant| told.pin(&grant.place, grant.window.start, present));
         }
         let mut news = News::default();
         let always = Window { start: present, end: Time(i64::MAX) };
@@ -328,12 +339,14 @@ impl<B: Books> Ledger<B> {
 
     /// Tells others what has changed where these grants are.
     pub(super) fn tell<'g>(&mut self, grants: impl IntoIterator<Item = &'g Grant>) {
-        let mut windows: BTreeMap<HostId, Window> = BTreeMap::new();
-        for grant in grants {
-            let window = windows.entry(grant.host().clone()).or_insert(grant.window);
-            *window = Window { start: window.start.min(grant.window.start), end: window.end.max(grant.window.end) };
-        }
-        self.tell_of(windows);
+        self.tell_of(windows_of(grants));
+    }
+
+    /// The same where a booking is.
+    pub(super) fn tell_booking(&mut self, attempt: &AttemptId) {
+        let booking = self.bookings.get(attempt);
+        let windows = booking.map(|booking| windows_of(self.taken_by(booking).iter()));
+        self.tell_of(windows.unwrap_or_default());
     }
 
     /// Counts hosts again that were told by name until what is pinned to them began.
@@ -383,6 +396,6 @@ impl<B: Books> Ledger<B> {
     pub(super) fn check_told(&self) -> Result<(), String> {
         let from = self.present().max(self.settled_before);
         let shown = self.bookings.values().filter(|booking| self.is_shown(booking));
-        self.told.check((&self.hosts, self.uplink.as_ref()), shown.flat_map(|booking| &booking.grants), from)
+        self.told.check((&*self.hosts, self.uplink.as_ref()), shown.flat_map(|booking| &booking.grants), from)
     }
 }

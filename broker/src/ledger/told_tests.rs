@@ -14,7 +14,7 @@ use crate::{
         ChangeKind, ClassChange, ClassesLeft, HoldRequest, HostChange, ScheduleChange, ScheduleUpdate, SiteRequest,
     },
     resources::Amounts,
-    time::{Millis, Span},
+    time::{Millis, Span, Window},
     trust::testing,
     view::{Received, SiteView, tests::advert},
 };

@@ -11,11 +11,11 @@ use super::{
 use crate::{
     host::Host,
     ids::{RequestId, ShapeNumber},
-    protocol::{HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
+    protocol::{Grant, HoldRequest, RefusalReason, SiteAnswer, SiteRequest},
     request::Request,
     resources::{ResourceName, amount_of},
     scale::Factor,
-    time::Span,
+    time::{Span, Window},
     trust::{Authorization, Chain, Credential, Gate, Limits, OwnerPolicy, Role, Rule, Subject, Trust, testing},
     variant::Variant,
 };

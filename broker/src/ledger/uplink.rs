@@ -9,8 +9,6 @@
 //!
 //! Invariant: who asks for seats names no load, and a hold never names the unit itself; the owner's own work may.
 
-use std::borrow::Cow;
-
 use super::{Booking, Books, Ledger};
 use crate::{
     amount::Amount,
@@ -34,6 +32,19 @@ pub(super) fn talk_of(permit: &Permit) -> Option<Talk> {
 /// No seat has this number.
 const NO_SEAT: SeatNumber = SeatNumber(u32::MAX);
 
+/// What a booking takes.
+pub(super) struct Taken<'b> {
+    seats: &'b [Grant],
+    load: Option<Grant>,
+}
+
+impl Taken<'_> {
+    /// Its seats, and its load of the uplink.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Grant> {
+        self.seats.iter().chain(&self.load)
+    }
+}
+
 impl<B: Books> Ledger<B> {
     /// The books of the uplink; none when it has no limit.
     #[must_use]
@@ -46,14 +57,9 @@ impl<B: Books> Ledger<B> {
         if id.is_uplink() { self.uplink.as_ref() } else { self.hosts.get(id) }
     }
 
-    /// The same, to be changed.
-    pub(super) fn unit_mut(&mut self, id: &HostId) -> Option<&mut B> {
-        if id.is_uplink() { self.uplink.as_mut() } else { self.hosts.get_mut(id) }
-    }
-
     /// All books.
     pub(super) fn units(&self) -> impl Iterator<Item = &B> {
-        self.hosts.values().chain(&self.uplink)
+        self.hosts.values().chain(self.uplink.as_ref())
     }
 
     /// What so many seats of a request take of the uplink; none when they send nothing over it, or it has no limit.
@@ -70,11 +76,9 @@ impl<B: Books> Ledger<B> {
     }
 
     /// All that a booking takes: its seats, and its load of the uplink.
-    pub(super) fn taken_by<'b>(&self, booking: &'b Booking) -> Cow<'b, [Grant]> {
-        match self.load_of(booking.talk, booking.grants.len(), booking.window) {
-            None => Cow::Borrowed(&booking.grants),
-            Some(load) => booking.grants.iter().cloned().chain([load]).collect(),
-        }
+    pub(super) fn taken_by<'b>(&self, booking: &'b Booking) -> Taken<'b> {
+        let load = self.load_of(booking.talk, booking.grants.len(), booking.window);
+        Taken { seats: &booking.grants, load }
     }
 }
 

@@ -126,11 +126,16 @@ pub struct Offered {
     pub reach: Option<Span>,
     /// Whether there are rules about users beside: what they leave to one is asked, and not published.
     pub asks: bool,
+    /// Whether the owner empties the site: then nothing is offered until that ends. Told in adverts only.
+    #[serde(skip)]
+    pub is_draining: bool,
 }
 
 /// The rule that a reservation would break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breach {
+    /// The owner empties the site.
+    Draining,
     /// It is longer than this.
     Longest(Span),
     /// It ends farther than this from now.
@@ -142,6 +147,7 @@ pub enum Breach {
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Breach::Draining => f.write_str("the owner is emptying the site"),
             Breach::Longest(longest) => write!(f, "at most {longest} are allowed"),
             Breach::Reach(reach) => write!(f, "it would end more than {reach} from now"),
             Breach::Spans(Some(next)) => write!(
@@ -169,6 +175,9 @@ impl Offered {
     /// # Errors
     /// The first rule that it breaks.
     pub fn check(&self, window: Window, now: Time) -> Result<(), Breach> {
+        if self.is_draining {
+            return Err(Breach::Draining);
+        }
         if let Some(longest) = self.longest.filter(|longest| window.duration() > *longest) {
             return Err(Breach::Longest(longest));
         }
@@ -184,6 +193,9 @@ impl Offered {
     /// The times from `now` on that no reservation may touch which is made at `now`: in order, and none overlaps.
     #[must_use]
     pub fn closed(&self, now: Time) -> Vec<Window> {
+        if self.is_draining {
+            return vec![Window { start: now, end: FOREVER }];
+        }
         let open_until = self.reach.map_or(FOREVER, |reach| now + reach);
         let mut closed = Vec::new();
         let mut from = now;
@@ -235,7 +247,7 @@ mod tests {
         fn what_is_closed_is_what_a_check_refuses(
             cuts in prop::option::of(prop::collection::btree_set(0_i64..60, 0..12)),
             (longest, reach) in (prop::option::of(0_u64..30), prop::option::of(0_u64..60)),
-            now in 0_i64..30, start in 0_i64..50, length in 1_i64..30,
+            now in 0_i64..30, start in 0_i64..50, length in 1_i64..30, is_draining in prop::bool::weighted(0.1),
         ) {
             let cuts: Option<Vec<i64>> = cuts.map(|cuts| cuts.into_iter().collect());
             let spans = cuts.as_ref().map(|cuts| cuts.chunks_exact(2).map(|two| (two[0], two[1])).collect::<Vec<_>>());
@@ -244,12 +256,14 @@ mod tests {
                 longest: longest.map(Span),
                 reach: reach.map(Span),
                 asks: false,
+                is_draining,
             };
             let (now, asked) = (Time(now), window(now + start, now + start + length));
             let is_open = |second: i64| {
                 spans.as_ref().is_none_or(|spans| spans.iter().any(|(from, until)| (*from..*until).contains(&second)))
             };
-            let expected = (asked.start.0..asked.end.0).all(is_open)
+            let expected = !is_draining
+                && (asked.start.0..asked.end.0).all(is_open)
                 && longest.is_none_or(|longest| length.unsigned_abs() <= longest)
                 && reach.is_none_or(|reach| asked.end <= now + Span(reach));
             prop_assert_eq!(offered.check(asked, now).is_ok(), expected);

@@ -34,6 +34,9 @@ pub struct CutCounts {
     /// Whose owners give no seats so long.
     #[serde(default)]
     pub length: u64,
+    /// Hosts of owners of whose host-hours the user has too few left for so long a seat.
+    #[serde(default)]
+    pub host_hours: u64,
     /// Whose owners give this user nothing, by rules about users.
     #[serde(default)]
     pub users: u64,
@@ -75,6 +78,7 @@ impl CutCounts {
         all.chain(resources)
             .chain(one("rules of owners about users", self.users))
             .chain(one("the longest reservation of their owners (`owner-max-duration`)", self.length))
+            .chain(one("what is left of the user's host-hours (`max-host-hours`)", self.host_hours))
             .collect::<Vec<_>>()
             .join(", ")
     }
@@ -105,6 +109,8 @@ pub enum Limit {
     Offered(SiteId, Option<Window>),
     /// The owner's longest seat: it would be longer.
     Longest(Span),
+    /// Host-hours left to the user, of those that the owner gives to each: a seat would be longer.
+    HostHours(Span),
 }
 
 impl Limit {
@@ -127,6 +133,7 @@ impl Limit {
             }
             Limit::Offered(ref site, None) => format!("site {site} offers no hosts from then on:"),
             Limit::Longest(longest) => format!("the owner's longest reservation {longest}"),
+            Limit::HostHours(left) => format!("the {left} left of the user's host-hours"),
         }
     }
 }
@@ -211,7 +218,7 @@ pub enum Reason {
         /// N.
         asked: u64,
         /// What cut the others.
-        cut: CutCounts,
+        cut: Box<CutCounts>,
     },
     /// Phase I: enough hosts satisfy the minima and attributes, but too few of them have a schedule that is known.
     SchedulesUnknown {
@@ -303,15 +310,23 @@ impl Reason {
     /// The same with what has cut the hosts that a planner was not even given, where there were too few of them.
     #[must_use]
     pub fn with_cut(self, before: &CutCounts) -> Reason {
+        self.recounted(&|cut: CutCounts| if cut == CutCounts::default() { before.clone() } else { cut })
+    }
+
+    /// The same with what has cut hosts counted anew, where there were too few of them.
+    #[must_use]
+    pub fn recounted(self, count: &impl Fn(CutCounts) -> CutCounts) -> Reason {
         match self {
-            Reason::TooFewHosts { found, asked, cut } if cut == CutCounts::default() => {
-                Reason::TooFewHosts { found, asked, cut: before.clone() }
-            }
+            Reason::TooFewHosts { found, asked, cut } => Reason::TooFewHosts { found, asked, cut: count(*cut).into() },
             Reason::Shapes(reasons) => {
-                Reason::Shapes(reasons.into_iter().map(|reason| reason.with_cut(before)).collect())
+                Reason::Shapes(reasons.into_iter().map(|reason| reason.recounted(count)).collect())
             }
             Reason::Ruled { reason, start, rules } => {
-                Reason::Ruled { reason: Box::new(reason.with_cut(before)), start, rules }
+                Reason::Ruled { reason: Box::new(reason.recounted(count)), start, rules }
+            }
+            Reason::Postponed { alternatives, because: Some(Absence::Excluded(reason)) } => {
+                let because = Absence::Excluded(Box::new(reason.recounted(count)));
+                Reason::Postponed { alternatives, because: Some(because) }
             }
             other => other,
         }
@@ -444,7 +459,7 @@ mod tests {
 
     #[test]
     fn hosts_that_suit_are_told_from_hosts_whose_schedule_is_known() {
-        let too_few = |found, asked| Reason::TooFewHosts { found, asked, cut: CutCounts::default() };
+        let too_few = |found, asked| Reason::TooFewHosts { found, asked, cut: Box::default() };
         let words = |reason: Reason, unknown| reason.beside_unknown(unknown).detail();
         assert_eq!(words(too_few(0, 5), 0), "0 of 5 hosts satisfy the minima and attributes");
         assert_eq!(words(too_few(0, 5), 3), "3 of 5 hosts satisfy the minima and attributes");

@@ -5,7 +5,7 @@
 //! have, and then the next start at which anything changes.
 //!
 //! Invariant: a plan has no seat that the standings known forbid. Its start is called proven only where each start that was passed over is
-//! excluded whichever hosts of a site are taken, which is so where all seats are alike and cost nothing.
+//! excluded whichever hosts of a site are taken, which is so where all seats are alike and cost nothing, and by exact schedules.
 
 use std::{
     borrow::Cow,
@@ -115,6 +115,9 @@ impl Found {
         };
         let (_, job) = jobs.iter().find(|(shape, _)| *shape == plan.shape)?;
         *rules = rules_against(&plan, job.demand, (&hosts, &schedules), how.now);
+        if rules.is_empty() {
+            *rules = rules_against_seats(&plan, &hosts, how.now);
+        }
         (!rules.is_empty()).then_some(plan.start)
     }
 }
@@ -156,6 +159,25 @@ fn rules_against(
     rules
 }
 
+/// How many seats of a plan each rule is against as they are: of what is asked together a host may have less than its part.
+fn rules_against_seats(plan: &Plan, hosts: &[&FoundHost], now: Time) -> BTreeMap<Rule, u64> {
+    let mut by_site: BTreeMap<&SiteId, (&Standing, Vec<WantedSeat<'_>>)> = BTreeMap::new();
+    for seat in &plan.seats {
+        let found = hosts.iter().find(|found| found.site == seat.site && found.host.id == *seat.host());
+        let Some((found, standing)) = found.and_then(|found| Some((found, found.standing.as_deref()?))) else {
+            continue;
+        };
+        let (window, amounts, cost) = (seat.window, &seat.amounts, seat.agreed.cost);
+        let wanted = WantedSeat { host: &found.host, window, amounts, cost };
+        by_site.entry(&found.site).or_insert((standing, Vec::new())).1.push(wanted);
+    }
+    let mut rules: BTreeMap<Rule, u64> = BTreeMap::new();
+    for (standing, seats) in by_site.into_values() {
+        standing.rules_against(&seats, now).into_iter().flatten().for_each(|rule| *rules.entry(rule).or_default() += 1);
+    }
+    rules
+}
+
 /// By site with too many seats: the hosts there that the user may have together.
 type Kept = BTreeMap<SiteId, BTreeSet<HostId>>;
 
@@ -171,6 +193,7 @@ impl Allowed<'_, '_, '_> {
     fn plan(&self, observer: &mut &mut dyn PhaseObserver) -> PlanOutcome {
         let is_by_start = self.job.objective == ObjectiveKind::Start;
         let (mut earliest, mut are_excluded, mut nearest) = (self.job.earliest, true, None);
+        let doubtful = phases::first_doubtful(&self.job, self.candidates);
         for _ in 0..STARTS_MAX {
             let plan = match self.plan_on(&Job { earliest, ..self.job }, self.candidates, observer) {
                 PlanOutcome::Allocated(plan) => plan,
@@ -192,7 +215,7 @@ impl Allowed<'_, '_, '_> {
                 }
                 Err(reason) => nearest = nearest.or(Some(reason)),
             }
-            are_excluded &= is_by_start && start_proven && is_like;
+            are_excluded &= is_by_start && start_proven && is_like && doubtful.is_none_or(|first| start < first);
             match self.next_change(start).filter(|next| is_by_start && *next <= self.job.latest) {
                 Some(next) => earliest = next,
                 None => return no_plan(nearest.unwrap_or_else(|| self.no_window(start, 0)), are_excluded),
@@ -339,8 +362,11 @@ mod tests {
 
     /// Outcome of a request for two hosts for ten seconds; a rejection names the rules.
     fn planned(hosts: Vec<FoundHost>, latest: i64) -> PlanOutcome {
+        planned_as(r#"{"hosts":2,"duration":10,"per_host":{"cpu":2}}"#, hosts, latest)
+    }
+
+    fn planned_as(text: &str, hosts: Vec<FoundHost>, latest: i64) -> PlanOutcome {
         let found = Found { hosts, ..Found::default() };
-        let text = r#"{"hosts":2,"duration":10,"per_host":{"cpu":2}}"#;
         let request: crate::request::Request = serde_json::from_str(text).unwrap();
         let jobs = || Job::of_shapes(&request, (Time(0), Time(latest)));
         let schedules = found.offered(HOW.now);
@@ -381,11 +407,49 @@ mod tests {
             panic!("20 s in all are more than 15 s")
         };
         assert!(reason.detail().contains("`max-host-hours` leaves out 1 host"), "{}", reason.detail());
+        let standing = Arc::new(Standing { longest: Some(Span(9)), ..Standing::default() });
+        let PlanOutcome::Rejected(Rejection { reason, .. }) =
+            planned(vec![found("a", "a1", 0, Some(&standing)), found("b", "b1", 0, None)], 0)
+        else {
+            panic!("9 s are left at a")
+        };
+        let detail = reason.detail();
+        let cut = "1 of 2 hosts satisfy the minima and attributes; \
+                   hosts cut by what is left of the user's host-hours (`max-host-hours`) 1";
+        assert!(detail.starts_with(cut) && !detail.contains("owner-max-duration"), "{detail}");
         let short = Arc::new(Offered { longest: Some(Span(9)), ..Offered::default() });
         let host = |id| FoundHost { offer: short.clone(), ..found("a", id, 0, None) };
         let PlanOutcome::Rejected(Rejection { reason, .. }) = planned(vec![host("a1"), host("a2")], 0) else {
             panic!("no seat may be so long")
         };
         assert!(reason.detail().contains("`owner-max-duration` leaves out 2 hosts"), "{}", reason.detail());
+    }
+
+    #[test]
+    fn a_share_of_a_host_that_leaves_too_little_together_is_named() {
+        let half = BTreeMap::from([(ResourceName::new("cpu").unwrap(), 50)]);
+        let standing = Arc::new(Standing { host_percent: half, ..Standing::default() });
+        let hosts = vec![found("a", "a1", 0, Some(&standing)), found("a", "a2", 0, Some(&standing))];
+        let text = r#"{"hosts":2,"duration":10,"total":{"cpu":8}}"#;
+        let PlanOutcome::Rejected(Rejection { reason, .. }) = planned_as(text, hosts, 100) else {
+            panic!("the user may have two cores of each host")
+        };
+        let rules = "without them it could start at 0 s; `user-share` leaves out 2 hosts";
+        assert!(reason.detail().ends_with(rules), "{}", reason.detail());
+    }
+
+    #[test]
+    fn a_site_that_is_emptied_is_named_as_such() {
+        let draining = Arc::new(Offered { is_draining: true, ..Offered::default() });
+        let emptied = FoundHost { offer: draining, ..found("a", "a1", 0, None) };
+        let PlanOutcome::Rejected(Rejection { reason, start_proven }) =
+            planned(vec![emptied.clone(), found("b", "b1", 30, None)], 100)
+        else {
+            panic!("nothing is offered at a")
+        };
+        let rules = "without them it could start at 30 s; `draining` leaves out 1 host";
+        assert!(start_proven && reason.detail().ends_with(rules), "{}", reason.detail());
+        let others = vec![emptied, found("b", "b1", 30, None), found("c", "c1", 0, None)];
+        assert_eq!(planned(others, 100).plan().map(|plan| plan.start), Some(Time(30)));
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     phases::Settings,
     protocol::{LedgerVersion, Standing},
     reason::{CutCounts, Reason},
-    schedule::{Occupancy, Schedule},
+    schedule::{Longest, Occupancy, Schedule},
     time::{Time, Window},
     trust::Denial,
     uplinks::Uplinks,
@@ -76,12 +76,13 @@ impl Owners {
             schedule.to_mut().add(Window { start: self.now, end: Time::MAX }, &above);
         }
         let mut windows: Vec<Window> = conditions.closed(self.now).collect();
-        let mut longest = offer.longest;
+        let mut longest = offer.longest.map(Longest::OfOwner);
         if let Some(standing) = standing {
             standing.restrict(host, schedule.to_mut(), self.now);
             let forever = Time(2 * Time::MAX.0);
             windows.extend(standing.reach.map(|reach| Window { start: self.now + reach, end: forever }));
-            longest = [longest, standing.longest].into_iter().flatten().min();
+            longest =
+                [longest, standing.longest.map(Longest::OfUser)].into_iter().flatten().min_by_key(|one| one.span());
         }
         let closed = self.closed(offer, windows);
         if closed.is_some() || longest.is_some() {

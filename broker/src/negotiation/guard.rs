@@ -21,7 +21,7 @@ use crate::{
     ids::SiteId,
     plan::{Plan, Seat},
     protocol::{Places, SiteAnswer, SiteRequest, TakeOverStep},
-    reason::{CutCounts, Reason},
+    reason::Reason,
     time::{Millis, Now, Span},
     trust::asked::CLOCKS_DIFFER,
 };
@@ -432,7 +432,7 @@ impl Negotiation {
             let none_left = Reason::TooFewHosts {
                 found: 0,
                 asked: reservation.missing_seats(&self.record.request).len() as u64,
-                cut: CutCounts::default(),
+                cut: Box::default(),
             };
             return self.end_repair(now, Some(Outcome::Rejected { reason: none_left, start_proven: true }));
         };

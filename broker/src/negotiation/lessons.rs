@@ -1,6 +1,7 @@
 //! What its attempts have taught a search of sites: which are left out and why, what is free there now, who was faster.
 //!
-//! Invariant: a site that is left out stays so for the search. What quotes show beside what is reserved counts until a plan is held.
+//! Invariant: a site that is left out for what it has refused stays so for the search, and one that was silent is let in again at most
+//! `SILENCES_MAX - 1` times. What quotes show beside what is reserved counts until a plan is held.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +24,9 @@ const PRICE_REFUSALS_MAX: u32 = 4;
 
 /// A site that has refused so often by rules that it had just changed is left out.
 const RULE_REFUSALS_MAX: u32 = 4;
+
+/// A site that has been silent so often stays left out: one answer may be lost, or come late from a site whose link was down a moment ago.
+const SILENCES_MAX: u32 = 3;
 
 /// A site that was busy is asked again after this at the latest, and after half of it at the earliest.
 const BUSY_WAIT: Millis = Millis(64);
@@ -60,6 +64,8 @@ pub(super) struct Lessons {
     rule_refusals: BTreeMap<SiteId, u32>,
     /// How often each site has refused because of its price.
     price_refusals: BTreeMap<SiteId, u32>,
+    /// How often each site has been silent.
+    silences: BTreeMap<SiteId, u32>,
     /// Sites that have been busy once.
     were_busy: BTreeSet<SiteId>,
     /// The last attempt has met one for the first time.
@@ -146,7 +152,23 @@ impl Lessons {
 
     /// Leaves out a site that did not answer.
     pub fn exclude_silent(&mut self, site: &SiteId) {
+        *self.silences.entry(site.clone()).or_default() += 1;
         self.excluded.insert(site.clone(), Exclusion::Silent);
+    }
+
+    /// Lets the silent sites be asked again that have not been silent [`SILENCES_MAX`] times; true where there is one.
+    pub fn readmit_silent(&mut self) -> bool {
+        let (before, silences) = (self.excluded.len(), &self.silences);
+        self.excluded.retain(|site, exclusion| match exclusion {
+            Exclusion::Silent => silences.get(site).is_some_and(|count| *count >= SILENCES_MAX),
+            Exclusion::Refused(_) => true,
+        });
+        self.excluded.len() < before
+    }
+
+    /// How many sites have been silent; what they would have given is not known, whether or not they are asked again.
+    pub fn silent_sites(&self) -> usize {
+        self.silences.len()
     }
 
     /// Learns from a refusal that ended an attempt, of seats in `window`; true when another request was faster.

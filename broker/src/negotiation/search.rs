@@ -3,8 +3,8 @@
 //!
 //! A pure state machine: [`Search::find`] says what discovery is asked, [`Search::on_found`] what follows from its answer.
 //! Invariant: a search ends. It plans on all hosts whose schedules are known; it doubles the number of others that are asked until it has
-//! seen all or `m_max` is reached, looks beyond the hosts that are known once, and looks again at most
-//! [`MISSED_FINDS_MAX`] times for schedules that could not be fetched.
+//! seen all or `m_max` is reached, looks beyond the hosts that are known once, looks again at most
+//! [`MISSED_FINDS_MAX`] times for schedules that could not be fetched, and asks a silent site again as often as its lessons allow.
 
 mod drawn;
 
@@ -35,6 +35,9 @@ use crate::{
 
 /// How often a request looks again when the schedules of hosts that it needs could not be fetched.
 const MISSED_FINDS_MAX: u32 = 4;
+
+/// The wait before sites that were silent are asked again, when there is no plan without them.
+const ASK_SILENT_AFTER: Millis = Millis(500);
 
 /// A quarter of the wait before it first looks again; each wait is four times as long as the one before.
 const LOOK_AGAIN_AFTER: Millis = Millis(4);
@@ -78,7 +81,7 @@ impl Problem {
         let too_few = |demand: &Demand| Reason::TooFewHosts {
             found: hosts,
             asked: demand.seats() as u64,
-            cut: found.cut.clone(),
+            cut: found.cut.clone().into(),
         };
         found.reason(Reason::of_shapes(self.shapes.iter().map(|(_, demand)| too_few(demand)).collect()))
     }
@@ -371,9 +374,12 @@ impl Search {
         Proposal { plan, incarnation: version.map(|version| version.incarnation) }
     }
 
-    /// Some hosts fit, but their schedules could not be fetched: they change too fast, or their sites are busy, and a moment
-    /// later they may be known. None when the search has waited often enough.
+    /// Some hosts may fit, but their sites were silent, or their schedules could not be fetched: they change too fast, or their sites are
+    /// busy. A moment later they may be known. None when the search has waited often enough.
     fn look_again(&mut self, found: &Found) -> Option<Next> {
+        if self.lessons.readmit_silent() {
+            return Some(Next::Wait(ASK_SILENT_AFTER));
+        }
         if found.without_schedule == 0 || self.missed_finds >= MISSED_FINDS_MAX {
             return None;
         }
@@ -386,7 +392,7 @@ impl Search {
         if let Some((site, detail)) = self.lessons.refused_for_good() {
             return Outcome::Failed(Failure::Refused { site: site.clone(), detail: detail.to_owned() });
         }
-        let silent_sites = self.lessons.excluded().count();
+        let silent_sites = self.lessons.silent_sites();
         if silent_sites == 0 && found.without_schedule + found.left_out == 0 {
             return Outcome::Rejected { reason, start_proven: true };
         }
@@ -514,8 +520,9 @@ impl Search {
                 return Next::End(Outcome::Failed(Failure::Refused { site, detail }));
             }
             let Rejection { reason, start_proven } = rejection;
-            // Hosts without a known schedule might have served.
-            let start_proven = start_proven && (is_hopeless || found.without_schedule + found.left_out == 0);
+            // Hosts without a known schedule, or of a silent site, might have served.
+            let unknown = found.without_schedule + found.left_out + self.lessons.silent_sites();
+            let start_proven = start_proven && (is_hopeless || unknown == 0);
             return Next::End(Outcome::Rejected { reason, start_proven });
         };
         self.last_set = set;

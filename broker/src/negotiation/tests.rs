@@ -262,12 +262,40 @@ fn a_refusal_that_comes_after_the_try_has_ended_still_spares_the_next_one() {
 }
 
 #[test]
-fn a_site_that_is_silent_is_left_out_of_the_next_try() {
+fn a_silent_site_is_left_out_of_the_next_try_and_asked_again_where_there_is_no_plan_without_it() {
     let mut run = Run::holding();
     run.answer("a", Purpose::Hold, held(7));
     run.time_passes_to(10 + 2_000);
     assert_eq!(run.wanted(), ["Release 1 a", "Release 1 b", r#"find, without {"b"}"#]);
-    run.find(&["a"]);
+    run.find_at(2_010, &["a", "c"]);
+    assert_eq!(run.wanted(), ["Hold 2 a", "Hold 2 c"], "others do");
+
+    let mut run = Run::holding();
+    run.answer("a", Purpose::Hold, held(7));
+    run.time_passes_to(10 + 2_000);
+    run.find_at(2_010, &["a"]);
+    assert_eq!(run.negotiation.stage(), Stage::BackingOff);
+    let now = run.wake();
+    assert_eq!(run.wanted(), ["find, without {}"]);
+    run.find_at(now, &["a", "b"]);
+    assert_eq!(run.wanted(), ["Hold 2 a", "Hold 2 b"]);
+}
+
+#[test]
+fn a_request_fails_that_needs_a_site_which_is_always_silent() {
+    let (mut run, mut now) = (Run::holding(), 10);
+    for silences in 1.. {
+        run.answer("a", Purpose::Hold, held(7));
+        now += 2_000;
+        run.time_passes_to(now);
+        run.find_at(now, &["a"]);
+        if !matches!(run.negotiation.stage(), Stage::BackingOff) {
+            assert_eq!(silences, 3);
+            break;
+        }
+        now = run.wake();
+        run.find_at(now, &["a", "b"]);
+    }
     let failed = Stage::Closed {
         outcome: &Outcome::Failed(Failure::Unreachable { found: 1, asked: 2, without_schedule: 0, silent_sites: 1 }),
         releasing: false,

@@ -8,8 +8,8 @@
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
 use super::{
-    Candidate, Job, Limits, bounds::Judge, check, miss::Miss, problem::Problem, start_times::OpenRange, sweep::Sweep,
-    timeline::Timeline,
+    Candidate, Job, Limits, bounds::Judge, check, first_doubtful, miss::Miss, problem::Problem, start_times::OpenRange,
+    sweep::Sweep, timeline::Timeline,
 };
 use crate::{
     amount::Amount,
@@ -44,6 +44,8 @@ pub struct Availability<'a> {
     steps: Vec<AvailabilityStep>,
     earliest: Time,
     latest: Time,
+    /// Whether schedules are exact for all of these starts.
+    is_exact: bool,
 }
 
 impl<'a> Availability<'a> {
@@ -53,7 +55,8 @@ impl<'a> Availability<'a> {
         let (earliest, latest) = (job.earliest, job.latest.max(job.earliest));
         let problem = Problem::new(job, candidates);
         let steps = steps(&problem, earliest, latest);
-        Availability { problem, steps, earliest, latest }
+        let is_exact = first_doubtful(&Job { latest, ..*job }, candidates).is_none();
+        Availability { problem, steps, earliest, latest, is_exact }
     }
 
     /// All steps in order; the last one holds until the latest start.
@@ -79,7 +82,7 @@ impl<'a> Availability<'a> {
         let (limits, miss) = (Limits::of(effort), Miss::new(self.earliest));
         let all = OpenRange { first: self.earliest, last: self.latest, hosts: self.problem.every_host() };
         let most = Sweep::new(&self.problem, limits, random, judge, miss, &mut ()).most(&all);
-        most.map(|(start, is_proven)| Most { start, is_proven })
+        most.map(|(start, is_proven)| Most { start, is_proven: is_proven && self.is_exact })
     }
 
     /// At most `count` steps (at least one) that promise no more than there is: neighbours are taken together, with the

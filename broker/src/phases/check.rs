@@ -12,7 +12,7 @@ use crate::{amount::Amount, reason::Reason};
 pub(crate) fn check(problem: &Problem<'_>, picker: &mut Picker) -> Result<Vec<i64>, Reason> {
     let (found, asked) = (problem.hosts.len() as u64, problem.pick as u64);
     if found < asked {
-        return Err(Reason::TooFewHosts { found, asked, cut: problem.cut.clone() });
+        return Err(Reason::TooFewHosts { found, asked, cut: problem.cut.clone().into() });
     }
     let width = problem.width();
     let mut largest = Vec::with_capacity(width);

@@ -32,7 +32,7 @@ pub fn eligible(demand: &Demand, candidates: &[Candidate<'_>]) -> Result<Vec<usi
     if found.len() >= demand.seats() {
         return Ok(found);
     }
-    let mut cut = CutCounts::default();
+    let mut cut: Box<CutCounts> = Box::default();
     unmet.into_iter().for_each(|(lacking, hosts)| cut.add(lacking, hosts));
     Err(Reason::TooFewHosts { found: found.len() as u64, asked: demand.seats() as u64, cut })
 }

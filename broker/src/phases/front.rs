@@ -115,6 +115,7 @@ pub(super) fn merged(fronts: impl Iterator<Item = Front>) -> Front {
 /// The same with limits of one's own.
 pub(super) fn within(job: &Job<'_>, candidates: &[Candidate<'_>], limits: Limits, seed: u64) -> Front {
     let job = Job { objective: ObjectiveKind::Cost, order: None, ..*job };
+    let doubtful = super::first_doubtful(&job, candidates);
     let problem = Problem::new(&job, candidates);
     let mut judge = Judge::default();
     if job.latest < job.earliest || check::check(&problem, &mut judge.picker).is_err() {
@@ -136,7 +137,8 @@ pub(super) fn within(job: &Job<'_>, candidates: &[Candidate<'_>], limits: Limits
         start: one.start,
         shape: ShapeNumber::default(),
         cost: Cost(one.value.unsigned_abs()),
-        is_proven: one.open.is_none_or(|open| open > one.value),
+        is_proven: one.open.is_none_or(|open| open > one.value) && doubtful.is_none_or(|first| one.start < first),
     };
-    Front { points: reached.into_iter().map(point).collect(), is_proven: unproven.is_none() }
+    let is_proven = unproven.is_none() && doubtful.is_none();
+    Front { points: reached.into_iter().map(point).collect(), is_proven }
 }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     amount::Amount,
     reason::{Limit, NearestMiss},
-    schedule::Occupancy,
+    schedule::{Longest, Occupancy},
     tariff::Parts,
     time::{Span, Time, Window},
 };
@@ -133,8 +133,10 @@ fn limit_of(problem: &Problem<'_>, start: Time, host: usize) -> Option<Limit> {
         return Some(Limit::Deadline(Time(latest + length)));
     }
     let Candidate { site, schedule, .. } = *problem.hosts[host];
-    if let Some(longest) = schedule.longest().filter(|longest| length.unsigned_abs() > longest.0) {
-        return Some(Limit::Longest(longest));
+    match schedule.excluding(Span(length.unsigned_abs())) {
+        Some(Longest::OfOwner(longest)) => return Some(Limit::Longest(longest)),
+        Some(Longest::OfUser(left)) => return Some(Limit::HostHours(left)),
+        None => {}
     }
     limit_of_conditions(problem, start, host).or_else(|| {
         let is_open = schedule.is_open(Window::starting(start, Span(length.unsigned_abs())));

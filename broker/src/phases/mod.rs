@@ -12,6 +12,7 @@ pub mod availability;
 mod best_offer;
 mod bounds;
 mod check;
+mod coarse;
 mod cost_guard;
 mod costs;
 mod efficiency;
@@ -51,6 +52,7 @@ use std::collections::BTreeSet;
 
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
+pub(crate) use self::coarse::first_doubtful;
 use self::{
     as_good::cost_limit,
     bounds::Judge,
@@ -203,7 +205,8 @@ pub fn plan(
 ) -> PlanOutcome {
     let limits = Limits::of(effort);
     let outcome = plan_within(job, candidates, &limits, seed, observer);
-    with_cheapest(outcome, || plan_within(&job.without_budget(), candidates, &limits, seed, &mut ()))
+    let outcome = with_cheapest(outcome, || plan_within(&job.without_budget(), candidates, &limits, seed, &mut ()));
+    coarse::doubted(outcome, job, candidates)
 }
 
 /// With totals or links the search looks at nothing above the budget. Where that refuses a job, what would do is sought without it.
@@ -216,7 +219,8 @@ fn with_cheapest(mut outcome: PlanOutcome, without_budget: impl FnOnce() -> Plan
     outcome
 }
 
-/// [`plan`] with limits of one's own, for studies of what each of them does; it need not say what a plan above the budget costs.
+/// [`plan`] with limits of one's own, for studies of what each of them does, on exact schedules; it need not say what a plan above the
+/// budget costs.
 #[must_use]
 pub fn plan_within(
     job: &Job<'_>,

@@ -25,7 +25,7 @@ use crate::{
     reason::CutCounts,
     request::ObjectiveKind,
     resources::{ResourceName, amount_of},
-    schedule::Occupancy,
+    schedule::{Longest, Occupancy},
     time::{Span, Time, Window},
 };
 
@@ -203,7 +203,7 @@ impl<'a> Problem<'a> {
         let last = job.deadline.map_or(i64::MAX, |deadline| deadline.0 - length);
         self.lengths.fill(length);
         self.length_max = length;
-        let gives = |host: &Candidate<'_>| host.schedule.longest().is_none_or(|most| length.unsigned_abs() <= most.0);
+        let gives = |host: &Candidate<'_>| host.schedule.excluding(Span(length.unsigned_abs())).is_none();
         let latest = |(own, host): (&i64, &&Candidate<'_>)| if *own <= length && gives(host) { last } else { i64::MIN };
         self.latest = own.iter().zip(&self.hosts).map(latest).collect();
         self.set_costs(job);
@@ -401,15 +401,18 @@ fn capacities<'a>(
     let width = minimum.len();
     let mut capacity = Vec::with_capacity(hosts.len() * width);
     let mut cut = vec![0; resources.len()];
-    let (mut too_slow, mut too_long, longest) = (0, 0, Span::MAX);
+    let mut counts = CutCounts::default();
     hosts.retain(|candidate| {
         let length = demand.length_on(candidate.host);
-        if length > longest {
-            too_slow += 1;
-            return false;
-        }
-        if candidate.schedule.longest().is_some_and(|longest| length > longest) {
-            too_long += 1;
+        let excluding = candidate.schedule.excluding(length);
+        let cut_by = match excluding {
+            _ if length > Span::MAX => Some(&mut counts.speed),
+            Some(Longest::OfOwner(_)) => Some(&mut counts.length),
+            Some(Longest::OfUser(_)) => Some(&mut counts.host_hours),
+            None => None,
+        };
+        if let Some(hosts) = cut_by {
+            *hosts += 1;
             return false;
         }
         let filled = capacity.len();
@@ -424,7 +427,6 @@ fn capacities<'a>(
     });
     hosts.truncate(MAX_POOL);
     capacity.truncate(hosts.len() * width);
-    let mut counts = CutCounts { speed: too_slow, length: too_long, ..CutCounts::default() };
     for ((name, least), hosts) in resources.iter().zip(minimum).zip(cut).filter(|(_, hosts)| *hosts > 0) {
         counts.add(Unmet::Minimum(name.clone(), Amount(least.unsigned_abs())), hosts);
     }

@@ -8,13 +8,14 @@
 //! by proof.
 
 mod improve;
+mod look;
 
 use std::ops::ControlFlow;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    Phase, PhaseObserver,
+    PhaseObserver,
     bounds::{Guard, Judge, Open, Verdict},
     cost_guard::CostGuards,
     exact::{self, Settled},
@@ -49,6 +50,8 @@ const SPEND_HOSTS: u64 = 64;
 const UNSETTLED_NODES: u64 = 32;
 /// The same where a plan is known, and a cheaper one is sought.
 const UNSETTLED_NODES_AGAIN: u64 = 1;
+/// Hosts of all starts that are set aside: some megabytes.
+const ASIDE_HOSTS_MAX: usize = 1 << 17;
 
 /// A start and N positions of its slot that reach every total.
 pub(crate) struct Solution {
@@ -58,6 +61,13 @@ pub(crate) struct Solution {
     pub chosen: Vec<u32>,
     /// What they are worth by the objective of the search.
     pub value: i64,
+}
+
+/// A start without a plan that was not looked at in full.
+pub(crate) struct Aside {
+    slot: Slot,
+    /// What a plan was not to cost more than; none for all that is of interest.
+    cost_most: Option<i64>,
 }
 
 /// What a sweep looks for.
@@ -118,6 +128,9 @@ pub(crate) struct Sweep<'s, 'a, O> {
     guards: Vec<Guard>,
     next_guard: usize,
     cost_guards: CostGuards,
+    /// What was not looked at in full, and how many hosts all of that may have.
+    pub aside: Vec<Aside>,
+    pub aside_hosts_max: usize,
     goal: Goal<'s>,
     timeline: Timeline<'s, 'a>,
     observer: &'s mut O,
@@ -151,6 +164,8 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             guards: Vec::new(),
             next_guard: 0,
             cost_guards: CostGuards::default(),
+            aside: Vec::new(),
+            aside_hosts_max: ASIDE_HOSTS_MAX,
             goal: Goal::First,
             timeline: Timeline::new(problem),
             observer,
@@ -172,34 +187,10 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
         let least = measures(ranks.least_of_all(self.problem.pick));
         self.goal = Goal::Best(Box::new(Best { objective, ranks, least, solution: None }));
         self.range(all);
+        self.aside.clear();
         match std::mem::replace(&mut self.goal, Goal::First) {
             Goal::Best(best) => best.solution,
             Goal::First | Goal::Most { .. } => None,
-        }
-    }
-
-    /// Looks at one start by itself.
-    pub fn settle(&mut self, slot: Slot) -> Option<Solution> {
-        if slot.len() < self.problem.pick {
-            self.miss.note(slot.start, Miss::too_few(slot.len(), self.problem.pick));
-            return None;
-        }
-        self.observer.enter(Phase::SelectAndSwap);
-        let settled = self.decide_at(self.problem, &slot, true);
-        self.observer.enter(Phase::StartTimes);
-        match settled {
-            Settled::Found(chosen) => {
-                let value = slot.start.0;
-                Some(Solution { slot, chosen, value })
-            }
-            Settled::Impossible => None,
-            Settled::Unknown => {
-                self.first_unproven.get_or_insert(slot.start);
-                if let Goal::Most { unsettled_hosts, .. } = &mut self.goal {
-                    *unsettled_hosts = slot.len().max(*unsettled_hosts);
-                }
-                None
-            }
         }
     }
 
@@ -436,45 +427,6 @@ impl<'s, 'a, O: PhaseObserver> Sweep<'s, 'a, O> {
             }
         }
         rose && free.is_some()
-    }
-
-    /// Settles a start unless the count, a guard or its value excludes it; breaks when the search is over.
-    fn look(&mut self, start: Time) -> ControlFlow<Option<Solution>> {
-        let problem = self.problem;
-        let available = self.timeline.available();
-        if let Goal::Best(best) = &self.goal
-            && best.is_over(start)
-        {
-            return ControlFlow::Break(None);
-        }
-        if available < problem.pick {
-            self.miss.note(start, Miss::too_few(available, problem.pick));
-            return ControlFlow::Continue(());
-        }
-        let is_worth_it = match &self.goal {
-            Goal::First => true,
-            Goal::Most { most, .. } => most.is_none_or(|(_, hosts)| available > hosts),
-            Goal::Best(best) => best.may_improve(problem, start, self.rounded, &self.cost_guards),
-        };
-        if !is_worth_it {
-            return ControlFlow::Continue(());
-        }
-        let reach = self.guards.iter().map(|guard| guard.reach(problem)).fold(1.0, f64::min);
-        if reach < 1.0 {
-            self.miss.note(start, reach);
-            return ControlFlow::Continue(());
-        }
-        let slot = self.timeline.slot(start);
-        if matches!(self.goal, Goal::Best(_)) {
-            self.improve(slot);
-            return ControlFlow::Continue(());
-        }
-        match (self.settle(slot), &mut self.goal) {
-            (Some(_), Goal::Most { most, .. }) => *most = Some((start, available)),
-            (Some(found), _) => return ControlFlow::Break(Some(found)),
-            (None, _) => {}
-        }
-        ControlFlow::Continue(())
     }
 }
 

@@ -10,8 +10,10 @@ use crate::{schedule::Occupancy, time::Time};
 /// How schedules are made coarse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coarseness {
-    /// What is before is exact.
+    /// What is before is exact, but where the uses of a class become one.
     pub from: Time,
+    /// What is before is exact everywhere.
+    pub doubtful_from: Time,
     /// So many steps become one.
     group: usize,
 }
@@ -27,18 +29,20 @@ impl SiteSchedules {
         }
         let mut times: Vec<Time> = self.all().flat_map(|one| one.steps().into_iter().map(|(time, _)| time)).collect();
         let weight_of_uses = (all - times.len()).min(steps_max / 4);
+        let first = times.iter().copied().min();
         let near = (steps_max / 4 * 3 - weight_of_uses).min(times.len().checked_sub(1)?);
         let (_, from, _) = times.select_nth_unstable(near);
         let from = *from;
         let far = times.iter().filter(|time| **time >= from).count();
         // Each occupancy has one group that is not full, and its last step.
         let room = (steps_max / 4).saturating_sub(2 * self.all().count()).max(1);
-        Some(Coarseness { from, group: far.div_ceil(room).max(2) })
+        let doubtful_from = first.filter(|_| self.has_too_many_uses(steps_max)).unwrap_or(from);
+        Some(Coarseness { from, doubtful_from, group: far.div_ceil(room).max(2) })
     }
 
     /// Makes these schedules coarse, of which `steps_max` are the most.
-    pub fn coarsen(&mut self, Coarseness { from, group }: Coarseness, steps_max: usize) {
-        let has_too_many_uses = self.len() - self.all().map(Occupancy::len).sum::<usize>() > steps_max / 4;
+    pub fn coarsen(&mut self, Coarseness { from, group, .. }: Coarseness, steps_max: usize) {
+        let has_too_many_uses = self.has_too_many_uses(steps_max);
         let (by_host, by_class) = self.parts_mut();
         for schedule in by_host.values_mut() {
             *schedule = schedule.coarsened(from, group).into();
@@ -49,6 +53,10 @@ impl SiteSchedules {
             }
             class.used = class.used.coarsened(from, group);
         }
+    }
+
+    fn has_too_many_uses(&self, steps_max: usize) -> bool {
+        self.len() - self.all().map(Occupancy::len).sum::<usize>() > steps_max / 4
     }
 
     fn all(&self) -> impl Iterator<Item = &Occupancy> {
@@ -152,6 +160,7 @@ mod tests {
         let mut told = SiteSchedules::new([(host(7), Schedule::default())], [class(used)]);
         let most = 300;
         let coarseness = told.coarseness(most).unwrap();
+        assert_eq!(coarseness.doubtful_from, Time(0), "not even what is near is exact");
         told.coarsen(coarseness, most);
         assert!(told.len() <= most, "{}", told.len());
         let (_, class) = told.classes().next().unwrap();

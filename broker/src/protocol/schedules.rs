@@ -102,6 +102,8 @@ pub struct SiteSchedules {
     /// That of the uplink is under [`HostId::uplink`]. Shared with the plans that rest on them.
     by_host: BTreeMap<HostId, Arc<Schedule>>,
     by_class: BTreeMap<HostId, ClassSchedules>,
+    /// From when on the classes show more than is used.
+    coarse_from: Option<Time>,
 }
 
 /// What the hosts of each class have that were not looked at yet; see [`SiteSchedules::next_of`].
@@ -125,7 +127,7 @@ impl SiteSchedules {
     ) -> SiteSchedules {
         let used = hosts.into_iter().filter(|(_, schedule)| !schedule.is_empty());
         let by_host = used.map(|(host, schedule)| (host, Arc::new(schedule))).collect();
-        SiteSchedules { by_host, by_class: classes.into_iter().collect() }
+        SiteSchedules { by_host, by_class: classes.into_iter().collect(), coarse_from: None }
     }
 
     /// The hosts with a schedule of their own, and the uplink.
@@ -149,6 +151,12 @@ impl SiteSchedules {
         &mut self,
     ) -> (&mut BTreeMap<HostId, Arc<Schedule>>, &mut BTreeMap<HostId, ClassSchedules>) {
         (&mut self.by_host, &mut self.by_class)
+    }
+
+    /// Notes that more may be shown as used from this time on than is.
+    pub fn mark_coarse(&mut self, from: Time) {
+        self.by_host.values_mut().for_each(|schedule| Arc::make_mut(schedule).mark_coarse(from));
+        self.coarse_from = Some(from);
     }
 
     /// How many steps all schedules have. A set of amounts of a class counts as [`USE_STEPS`] more, and as many for each amount, since it
@@ -180,7 +188,11 @@ impl SiteSchedules {
             left.free -= 1;
             return Arc::default();
         }
-        Arc::new(left.used.pop().unwrap_or_default())
+        let mut schedule = left.used.pop().unwrap_or_default();
+        if let Some(from) = self.coarse_from {
+            schedule.mark_coarse(from);
+        }
+        Arc::new(schedule)
     }
 
     /// Leaves out a host that is known to be in use; of one that is counted in its class the schedule of which most is used.

@@ -30,14 +30,34 @@ use crate::{
     time::{Span, Time, Window},
 };
 
+/// The longest seat that can be had of a host, by whose rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Longest {
+    /// The owner's longest reservation, for everybody.
+    OfOwner(Span),
+    /// Host-hours that the user has left of those that the owner gives to each user.
+    OfUser(Span),
+}
+
+impl Longest {
+    /// Length of the longest seat.
+    #[must_use]
+    pub fn span(self) -> Span {
+        match self {
+            Longest::OfOwner(span) | Longest::OfUser(span) => span,
+        }
+    }
+}
+
 /// The schedule of one host: an [`Occupancy`] by resource. A resource without one is free at all times. A planner's has also what its
-/// owner does not offer to anybody ([`Schedule::close`]); that of a ledger and on the wire has not.
+/// owner does not offer to anybody ([`Schedule::close`]), and from when on it is coarse; that of a ledger and on the wire has not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schedule {
     occupancies: BTreeMap<ResourceName, Occupancy>,
     /// 1 where the host cannot be had, whatever is asked of it. Hosts of a site share it.
     closed: Option<Arc<Occupancy>>,
-    longest: Option<Span>,
+    longest: Option<Longest>,
+    coarse_from: Option<Time>,
 }
 
 impl Schedule {
@@ -65,7 +85,7 @@ impl Schedule {
     }
 
     /// Makes the host one that cannot be had at these times, nor for longer than this.
-    pub fn close(&mut self, closed: Option<Arc<Occupancy>>, longest: Option<Span>) {
+    pub fn close(&mut self, closed: Option<Arc<Occupancy>>, longest: Option<Longest>) {
         (self.closed, self.longest) = (closed.filter(|closed| !closed.is_empty()), longest);
     }
 
@@ -75,10 +95,22 @@ impl Schedule {
         self.closed.as_deref()
     }
 
-    /// The longest seat that its owner gives, if there is a limit.
+    /// The limit that a seat of this length is beyond, if it is.
     #[must_use]
-    pub fn longest(&self) -> Option<Span> {
-        self.longest
+    pub fn excluding(&self, length: Span) -> Option<Longest> {
+        self.longest.filter(|longest| length > longest.span())
+    }
+
+    /// Notes that more may be shown as used from this time on than is; of what is free from then on that says nothing.
+    pub fn mark_coarse(&mut self, from: Time) {
+        let is_used = |occupancy: &Occupancy| occupancy.iter().any(|(time, _)| time >= from);
+        self.coarse_from = Some(from).filter(|_| self.occupancies.values().any(is_used));
+    }
+
+    /// From when on more may be shown as used than is. `None` where all of it is exact.
+    #[must_use]
+    pub fn coarse_from(&self) -> Option<Time> {
+        self.coarse_from
     }
 
     /// The times at which anything changes, in order.
@@ -94,7 +126,7 @@ impl Schedule {
     /// Whether a seat of such `amounts` can be had: they fit, and its owner offers the host all through the window and for so long.
     #[must_use]
     pub fn offers(&self, capacity: &Amounts, window: Window, amounts: &Amounts) -> bool {
-        self.longest.is_none_or(|longest| window.duration() <= longest)
+        self.excluding(window.duration()).is_none()
             && self.is_open(window)
             && self.admits(capacity, window, amounts).is_ok()
     }
@@ -233,7 +265,7 @@ impl Schedule {
         from: Time,
         latest: Time,
     ) -> Option<Time> {
-        if self.longest.is_some_and(|longest| duration > longest) {
+        if self.excluding(duration).is_some() {
             return None;
         }
         let mut fits = Vec::with_capacity(amounts.len() + 1);
@@ -262,7 +294,9 @@ impl Schedule {
     pub fn coarsened(&self, from: Time, group: usize) -> Schedule {
         let occupancies = self.occupancies.iter();
         let occupancies = occupancies.map(|(name, one)| (name.clone(), one.coarsened(from, group))).collect();
-        Self { occupancies, ..self.clone() }
+        let mut coarsened = Self { occupancies, ..self.clone() };
+        coarsened.mark_coarse(from);
+        coarsened
     }
 
     /// Whether all is free at all times.

@@ -55,6 +55,15 @@ pub enum Subject {
 }
 
 impl Subject {
+    /// The key; a site is named by its id.
+    #[must_use]
+    pub fn key(&self) -> Option<&PublicKey> {
+        match self {
+            Subject::Key(key) => Some(key),
+            Subject::Site(_) => None,
+        }
+    }
+
     /// The subject for display: the end of a site's id, the fingerprint of a key.
     #[must_use]
     pub fn brief(&self) -> String {

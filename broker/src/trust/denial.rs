@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::TrustError;
-use crate::offered::Breach;
+use crate::{
+    needs::{Lack, Needs},
+    offered::Breach,
+};
 
 macro_rules! rules {
     ($($(#[$doc:meta])* $rule:ident = $name:literal,)*) => {
@@ -108,11 +111,14 @@ rules! {
     Draining = "draining",
     /// The site knows what its owner runs there.
     OwnWork = "own-work",
+    /// The owner gives commands what the request needs for them.
+    Needs = "needs",
 }
 
 impl From<Breach> for Rule {
     fn from(breach: Breach) -> Rule {
         match breach {
+            Breach::Draining => Rule::Draining,
             Breach::Longest(_) => Rule::OwnerMaxDuration,
             Breach::Reach(_) => Rule::OwnerMaxReach,
             Breach::Spans(_) => Rule::OwnerHours,
@@ -141,6 +147,18 @@ impl Denial {
     #[must_use]
     pub fn new(rule: Rule, detail: impl Into<String>) -> Denial {
         Denial { rule, detail: detail.into() }
+    }
+
+    /// A refusal for the lack of something that the request needs.
+    #[must_use]
+    pub fn of_lack(lack: &Lack) -> Denial {
+        Denial::new(Rule::Needs, format!("the request needs {lack}, which the owner does not give now"))
+    }
+
+    /// What of these needs a site lacks that has refused so, if it is that.
+    #[must_use]
+    pub fn lack_of(&self, needs: &Needs) -> Option<Lack> {
+        needs.lacks().find(|lack| Denial::of_lack(lack) == *self)
     }
 
     /// Why a user's signed request is not accepted.

@@ -14,8 +14,10 @@ use super::{
     SignedRevocation, SignedText, Subject, TrustError, asked, cache::Cache, policy::is_beyond,
 };
 use crate::{
+    features::{Features, Images},
     host::Host,
     ids::{HostId, SiteId, tail_of},
+    needs::Need,
     offered::{Breach, Offered},
     protocol::{HoldRequest, hull},
     time::{Span, Time, Window},
@@ -64,6 +66,8 @@ pub struct Gate {
     is_draining: bool,
     /// Whether the ledger has the owner's own work: without it, what seems free may be in use.
     is_own_work_known: bool,
+    /// What the owner lets commands have; none where no request is refused for that.
+    allowed: Option<Features>,
     revocations: Revocations,
     chains: Cache<Chain, Arc<Holder>>,
     requests: Cache<SignedText, Arc<RequestStatement>>,
@@ -96,6 +100,8 @@ pub struct Permit {
     pub account: PublicKey,
     /// The name of the [`Holder`] of the user's credential, else the key's fingerprint.
     pub name: String,
+    /// Every key of the user's credential, the user's own too: when one is revoked, so is the user. None in an open grid.
+    pub lineage: Option<Arc<Vec<PublicKey>>>,
     /// The credential's limits, else the owner's.
     pub limits: Limits,
     /// What the user has signed; of a hold, as if its variant was all that the user had allowed.
@@ -112,6 +118,7 @@ impl Gate {
             owner: None,
             is_draining: false,
             is_own_work_known: true,
+            allowed: None,
             revocations: Revocations::default(),
             chains: Cache::new(CHAINS.0, CHAINS.1),
             requests: Cache::new(REQUESTS.0, REQUESTS.1),
@@ -151,10 +158,15 @@ impl Gate {
         self.is_own_work_known = is_known;
     }
 
-    /// Whether the owner lets the site promise anything: it is not being emptied, and knows the owner's own work.
+    /// Says what the owner lets commands have, as its advert does. What is promised stays.
+    pub fn set_allowed(&mut self, needs: impl IntoIterator<Item = Need>, images: Images) {
+        self.allowed = Some(Features::default().allowing(needs, images));
+    }
+
+    /// Whether the ledger has the owner's own work.
     #[must_use]
-    pub fn is_open(&self) -> bool {
-        !self.is_draining && self.is_own_work_known
+    pub fn is_own_work_known(&self) -> bool {
+        self.is_own_work_known
     }
 
     /// Whether the user is the site's owner.
@@ -174,7 +186,8 @@ impl Gate {
         &self.revocations
     }
 
-    /// Adds a revocation; false when it was known. Existing bookings stay: a reservation is a promise.
+    /// Adds a revocation; false when it was known. Existing bookings stay, as a reservation is a promise, but are used no more
+    /// ([`Gate::check_use`]).
     ///
     /// # Errors
     /// [`TrustError`] when it must not be believed; [`TrustError::OpenGrid`] in an open grid.
@@ -219,7 +232,15 @@ impl Gate {
         if let Some(window) = hull(&hold.grants) {
             self.check_policy(&permit, window, now)?;
         }
+        self.check_needs(&permit.statement)?;
         Ok(permit)
+    }
+
+    /// Whether the owner gives what commands of the request need: its coordinator may have an older advert, or none that is true.
+    fn check_needs(&self, statement: &RequestStatement) -> Result<(), Denial> {
+        let Some(allowed) = &self.allowed else { return Ok(()) };
+        let lack = statement.request.demand().needs().lacks().find(|lack| allowed.deny(lack));
+        lack.map_or(Ok(()), |lack| Err(Denial::of_lack(&lack)))
     }
 
     /// Whether `entry_point` may coordinate a request that its user has signed: every site checks this as well, so
@@ -249,8 +270,8 @@ impl Gate {
             return Err(Denial::new(Rule::Expired, detail));
         }
         let user_key = request.author;
-        let (name, limits, account) = match self.holder("the user", user, now)? {
-            None => (user_key.fingerprint(), Limits::default(), user_key),
+        let (name, limits, account, lineage) = match self.holder("the user", user, now)? {
+            None => (user_key.fingerprint(), Limits::default(), user_key, None),
             Some(holder) => {
                 if holder.role == Role::Site {
                     return Err(Denial::new(Rule::Role, "the credential is not a user's"));
@@ -261,10 +282,11 @@ impl Gate {
                 let Subject::Key(account) = holder.account else {
                     return Err(Denial::new(Rule::Credential, "the user's credential comes from a site"));
                 };
-                (holder.name.clone(), holder.limits, account)
+                let lineage = holder.lineage.iter().filter_map(Subject::key).copied().collect();
+                (holder.name.clone(), holder.limits, account, Some(Arc::new(lineage)))
             }
         };
-        Ok(Permit { user: user_key, account, name, limits: limits.or(self.policy.limits), statement })
+        Ok(Permit { user: user_key, account, name, lineage, limits: limits.or(self.policy.limits), statement })
     }
 
     /// Whether `site` belongs to the grid; in an open one everybody does.
@@ -308,10 +330,15 @@ impl Gate {
                 holder
             }
         };
-        if let Some(subject) = holder.lineage.iter().find(|subject| self.revocations.is_revoked(subject)) {
-            return Err(Denial::new(Rule::Revoked, format!("{whose}: {} is revoked", subject.brief())));
-        }
+        self.check_revoked(whose, holder.lineage.iter().cloned())?;
         Ok(Some(holder))
+    }
+
+    fn check_revoked(&self, whose: &str, mut lineage: impl Iterator<Item = Subject>) -> Result<(), Denial> {
+        match lineage.find(|subject| self.revocations.is_revoked(subject)) {
+            Some(subject) => Err(Denial::new(Rule::Revoked, format!("{whose}: {} is revoked", subject.brief()))),
+            None => Ok(()),
+        }
     }
 
     /// Whether the owner's rules, as they are now, leave this time to promises.
@@ -333,7 +360,7 @@ impl Gate {
         let denial = |breach: Breach| {
             let asked = match breach {
                 Breach::Longest(_) => format!("{} asked, ", window.duration()),
-                Breach::Reach(_) | Breach::Spans(_) => String::new(),
+                Breach::Draining | Breach::Reach(_) | Breach::Spans(_) => String::new(),
             };
             Denial::new(breach.into(), format!("{asked}{breach}"))
         };
@@ -345,15 +372,46 @@ impl Gate {
     /// # Errors
     /// The first rule that is against it.
     pub fn check_user(&self, permit: &Permit) -> Result<(), Denial> {
-        let policy = &self.policy;
-        let names = |list| OwnerPolicy::names(list, &permit.name, (&permit.user, &permit.account));
-        if policy.allow.as_ref().is_some_and(|allow| !names(allow)) {
-            return Err(Denial::new(Rule::OwnerAllow, format!("user {} is not among those allowed", permit.name)));
+        self.check_lists(&permit.name, (&permit.user, &permit.account))
+    }
+
+    /// Whether the user of a booking may still use it, as revocations and the owner's lists are now: lookups only. A credential that
+    /// has expired since is no reason against it.
+    ///
+    /// # Errors
+    /// The first rule that is against it.
+    pub fn check_use(
+        &self,
+        name: &str,
+        (user, account): (&PublicKey, &PublicKey),
+        lineage: &[PublicKey],
+    ) -> Result<(), Denial> {
+        let keys = lineage.iter().chain([user, account]);
+        self.check_revoked("the user", keys.copied().map(Subject::Key))?;
+        self.check_lists(name, (user, account))
+    }
+
+    /// [`Gate::check_use`] where nothing but the key is known of the user: whom the owner's list of the allowed means cannot be said then.
+    ///
+    /// # Errors
+    /// The first rule that is against it.
+    pub fn check_key(&self, user: &PublicKey) -> Result<(), Denial> {
+        self.check_revoked("the user", std::iter::once(Subject::Key(*user)))?;
+        self.check_deny(&user.fingerprint(), (user, user))
+    }
+
+    fn check_lists(&self, name: &str, keys: (&PublicKey, &PublicKey)) -> Result<(), Denial> {
+        if self.policy.allow.as_ref().is_some_and(|allow| !OwnerPolicy::names(allow, name, keys)) {
+            return Err(Denial::new(Rule::OwnerAllow, format!("user {name} is not among those allowed")));
         }
-        if names(&policy.deny) {
-            return Err(Denial::new(Rule::OwnerDeny, format!("user {} is not allowed", permit.name)));
+        self.check_deny(name, keys)
+    }
+
+    fn check_deny(&self, name: &str, keys: (&PublicKey, &PublicKey)) -> Result<(), Denial> {
+        match OwnerPolicy::names(&self.policy.deny, name, keys) {
+            true => Err(Denial::new(Rule::OwnerDeny, format!("user {name} is not allowed"))),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     fn check_policy(&self, permit: &Permit, window: Window, now: Time) -> Result<(), Denial> {

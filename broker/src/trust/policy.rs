@@ -92,7 +92,8 @@ impl OwnerPolicy {
     #[must_use]
     pub fn offered(&self, farthest: Option<Span>) -> Offered {
         let reach = [self.max_reach, farthest].into_iter().flatten().min();
-        Offered { spans: self.spans.clone(), longest: self.max_duration, reach, asks: self.is_about_users() }
+        let asks = self.is_about_users();
+        Offered { spans: self.spans.clone(), longest: self.max_duration, reach, asks, is_draining: false }
     }
 
     /// Whether `list` names a user, by name, or by the key or fingerprint of the user or of the account, which may stand behind a chosen

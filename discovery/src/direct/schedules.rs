@@ -217,7 +217,7 @@ impl Serving {
         if let Some(coarseness) = coarseness {
             snapshot.schedules.coarsen(coarseness, STEPS_PER_SITE_MAX);
         }
-        let parts = WireSchedules::parts_of(&snapshot, coarseness.map(|coarse| coarse.from));
+        let parts = WireSchedules::parts_of(&snapshot, coarseness.map(|coarse| coarse.doubtful_from));
         let parts: Vec<Arc<WireSchedules>> = parts.into_iter().map(Arc::new).collect();
         let first = Arc::clone(&parts[0]);
         if parts.len() > 1 {

@@ -151,6 +151,12 @@ async fn sites_that_do_not_allow_what_commands_need_are_left_out_and_so_are_thos
     assert_eq!(ids(&found), ["h1", "h2"].map(str::to_owned).into(), "it may still run what needs no network");
 }
 
+/// Waits until schedules that were confirmed before are older than nothing: their age is in whole milliseconds.
+async fn a_later_millisecond() {
+    let began = Instant::now();
+    eventually("the clock goes on", || began.elapsed() >= Duration::from_millis(2)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_schedules_that_are_not_current_a_sample_is_asked_for() {
     let nodes = grid(8, |config| config.intervals.recheck = Duration::from_secs(3600)).await;
@@ -161,11 +167,11 @@ async fn of_schedules_that_are_not_current_a_sample_is_asked_for() {
     .await;
     let node = &nodes[0].discovery;
     // Its own may have been confirmed in this very millisecond.
-    tokio::time::sleep(Duration::from_millis(5)).await;
+    a_later_millisecond().await;
     let old = Query { ask_after: Millis(0), ..query(2) };
     let found = node.find(old.clone(), 1).await;
     assert_eq!((found.hosts.len(), found.left_out, found.without_schedule), (8, 0, 0), "old ones are known as well");
-    tokio::time::sleep(Duration::from_millis(5)).await;
+    a_later_millisecond().await;
     let unusable = Query { max_schedule_age: Millis(0), ..old };
     let [one, again, other] = [1, 1, 2].map(|seed| (seed, unusable.clone()));
     let mut samples = Vec::new();
@@ -173,7 +179,7 @@ async fn of_schedules_that_are_not_current_a_sample_is_asked_for() {
         let found = node.find(query, seed).await;
         assert_eq!((found.hosts.len(), found.left_out, found.without_schedule), (2, 6, 0), "{found:?}");
         samples.push(ids(&found));
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        a_later_millisecond().await;
     }
     assert_eq!(samples[0], samples[1], "the same seed asks the same");
 }

@@ -142,7 +142,7 @@ fn requests() -> Vec<WireRequest> {
 
 fn offer() -> Arc<Offered> {
     let spans = Spans::try_from(vec![(0, 60), (3_600, 7_200)]).unwrap();
-    Arc::new(Offered { spans: Some(Arc::new(spans)), longest: Some(Span(60)), reach: None, asks: true })
+    Arc::new(Offered { spans: Some(Arc::new(spans)), longest: Some(Span(60)), asks: true, ..Offered::default() })
 }
 
 fn reasons() -> Vec<RefusalReason> {
@@ -204,7 +204,8 @@ fn site_answers() -> Vec<SiteAnswer> {
     let statuses = [AttemptStatus::Pending, AttemptStatus::Confirmed, AttemptStatus::Aborted, AttemptStatus::Unknown];
     let state = HostState { host: host.clone(), schedule: schedule(), held: vec![(window, amounts(5))] };
     let refused = |reason| SiteAnswer::Refused(Refusal { reason, version: version(), hosts: vec![state.clone()] });
-    let rules = Rule::ALL.iter().map(|rule| RefusalReason::NotAllowed(Denial::new(*rule, "")));
+    let first_rules = Rule::ALL.iter().filter(|rule| **rule != Rule::Needs);
+    let rules = first_rules.map(|rule| RefusalReason::NotAllowed(Denial::new(*rule, "")));
     let site = [
         SiteAnswer::Held { version: version(), hold_for: Millis(10_000), places: Vec::new() },
         SiteAnswer::Confirmed { places: Vec::new(), version: version(), receipt: Some(Arc::new(statement())) },
@@ -292,8 +293,11 @@ fn answers() -> Vec<WireAnswer> {
         WireAnswer::NotUnderstood { kind: 99 },
     ];
     let many = WireAnswer::Many(vec![Some(SiteAnswer::Settled), None]);
+    let reason = RefusalReason::NotAllowed(Denial::new(Rule::Needs, ""));
+    let last = SiteAnswer::Refused(Refusal { reason, version: version(), hosts: Vec::new() });
     let (first, later) = (site_answers().into_iter(), later_site_answers().into_iter());
-    first.map(WireAnswer::Site).chain(others).chain(later.map(WireAnswer::Site)).chain([many]).collect()
+    let later = later.map(WireAnswer::Site).chain([many, WireAnswer::Site(last)]);
+    first.map(WireAnswer::Site).chain(others).chain(later).collect()
 }
 
 /// An advert and an update, signed and in a bundle.

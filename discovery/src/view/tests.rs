@@ -112,6 +112,31 @@ fn a_host_is_handed_out_only_with_a_fresh_schedule() {
 }
 
 #[test]
+fn what_is_planned_on_knows_from_when_on_it_is_coarse() {
+    let view = view(10);
+    let host = HostId::new("h1").unwrap();
+    receive(&view, "a", 1, 60_000);
+    let of_host = |view: &SharedView| {
+        view.fresh_host((&site("a"), &host), Millis(20), Millis(100), &mut Default::default()).unwrap().schedule
+    };
+    let mut used = Schedule::default();
+    used.add(
+        Window { start: Time(5), end: Time(50) },
+        &BTreeMap::from([(ResourceName::new("cpu").unwrap(), Amount(1))]),
+    );
+    let told = |change| {
+        let schedules = SiteSchedules::new([(host.clone(), used.clone())], []);
+        ScheduleSnapshot { schedules, ..snapshot("a", change) }
+    };
+    view.receive_snapshot(told(1), Some(Time(9)), Millis(10));
+    assert_eq!((of_host(&view).coarse_from(), view.coarse_from(&site("a"))), (Some(Time(9)), Some(Time(9))));
+    view.receive_snapshot(told(2), Some(Time(51)), Millis(10));
+    assert_eq!(of_host(&view).coarse_from(), None, "nothing of this host is so far");
+    view.receive_snapshot(told(3), None, Millis(10));
+    assert_eq!((&*of_host(&view), view.coarse_from(&site("a"))), (&used, None));
+}
+
+#[test]
 fn uplinks_are_known_with_what_is_used_of_them_and_are_no_hosts() {
     let view = view(10);
     for (name, uplink) in [("a", Some(Amount(1000))), ("b", Some(Amount(500))), ("c", None)] {

@@ -257,7 +257,7 @@ fn body_of(grid: &GridId, stamp: Stamp, payload: Payload, (badge, extra): (Badge
         Payload::Advert(advert) => {
             body.extra.extend(tariffs::entry(&advert.hosts).ok()?);
             body.extra.extend(images::entry(advert.features.images()));
-            body.extra.extend(offered::entry(&advert.offer).ok()?);
+            body.extra.extend(offered::entries(&advert.offer).ok()?);
             encode(&body.map(|()| advert)).ok()
         }
         Payload::Update(update) => encode(&body.map(|()| update)).ok(),

@@ -1,5 +1,8 @@
-//! When, how long and how far ahead a site offers its hosts, as an extra entry of its advert, once for all of them: a reader that does not
-//! know it takes them as offered always, and their site refuses its holds.
+//! When, how long and how far ahead a site offers its hosts, as extra entries of its advert, once for all of them: a reader that does not
+//! know them takes them as offered always, and their site refuses its holds.
+//!
+//! A site that its owner empties offers no time at all. That is written as no spans, and why in an entry of its own, so that who knows only
+//! the spans plans nothing there either.
 
 use std::sync::Arc;
 
@@ -13,8 +16,10 @@ use super::{
     envelope::{EXTRA_VALUE_BYTES_MAX, Extra},
 };
 
-/// Its key.
+/// The key of the times.
 const KEY: &str = "offered";
+/// The key that is there while the owner empties the site; its value is empty.
+const DRAINING_KEY: &str = "draining";
 
 /// Longest seat and reach in seconds; and of each span how long after the end of the one before it begins, and how long it is; whether to ask.
 type Written = (Option<u64>, Option<u64>, Option<Vec<(u64, u64)>>, bool);
@@ -22,13 +27,13 @@ type Written = (Option<u64>, Option<u64>, Option<Vec<(u64, u64)>>, bool);
 // A span takes at most 4 + 4 bytes where it and the gap before it are shorter than eight years.
 const _: () = assert!(8 * Spans::MOST + 64 <= EXTRA_VALUE_BYTES_MAX);
 
-/// The entry; none when everything is offered.
+/// The entries; none when everything is offered.
 ///
 /// # Errors
 /// [`EncodeError`].
-pub fn entry(offered: &Offered) -> Result<Option<(String, Vec<u8>)>, EncodeError> {
+pub fn entries(offered: &Offered) -> Result<Extra, EncodeError> {
     if offered.is_everything() {
-        return Ok(None);
+        return Ok(Extra::new());
     }
     let mut last = Time::ZERO;
     let mut written = |span: Window| {
@@ -36,9 +41,12 @@ pub fn entry(offered: &Offered) -> Result<Option<(String, Vec<u8>)>, EncodeError
         last = span.end;
         (gap, span.duration().0)
     };
-    let spans: Option<Vec<(u64, u64)>> = offered.spans.as_ref().map(|spans| spans.iter().map(&mut written).collect());
+    let spans = offered.spans.as_ref().filter(|_| !offered.is_draining);
+    let spans: Option<Vec<(u64, u64)>> = spans.map(|spans| spans.iter().map(&mut written).collect());
+    let spans = spans.or(offered.is_draining.then(Vec::new));
     let written: Written = (offered.longest.map(|span| span.0), offered.reach.map(|span| span.0), spans, offered.asks);
-    Ok(Some((KEY.to_owned(), encode(&written)?)))
+    let draining = offered.is_draining.then(|| (DRAINING_KEY.to_owned(), Vec::new()));
+    Ok([(KEY.to_owned(), encode(&written)?)].into_iter().chain(draining).collect())
 }
 
 /// What the extra entries of an advert name; everything when they name nothing.
@@ -56,7 +64,8 @@ pub fn of(extra: &Extra) -> Result<Arc<Offered>, DecodeError> {
     };
     let spans = spans.map(|spans| Spans::new(spans.into_iter().map(&mut read))).transpose();
     let spans = spans.map_err(|error| DecodeError::Malformed(format!("offered: {error}")))?;
-    Ok(Arc::new(Offered { spans: spans.map(Arc::new), longest: longest.map(Span), reach: reach.map(Span), asks }))
+    let (spans, longest, reach) = (spans.map(Arc::new), longest.map(Span), reach.map(Span));
+    Ok(Arc::new(Offered { spans, longest, reach, asks, is_draining: extra.contains_key(DRAINING_KEY) }))
 }
 
 #[cfg(test)]
@@ -66,11 +75,21 @@ mod tests {
     fn spans(count: i64) -> Offered {
         let span = |at: i64| (1_800_000_000 + at * 43_200, 1_800_000_000 + at * 43_200 + 36_000);
         let spans = Spans::try_from((0..count).map(span).collect::<Vec<_>>()).unwrap();
-        Offered { spans: Some(Arc::new(spans)), longest: Some(Span(9)), reach: None, asks: true }
+        Offered { spans: Some(Arc::new(spans)), longest: Some(Span(9)), asks: true, ..Offered::default() }
     }
 
     fn extra(offered: &Offered) -> Extra {
-        entry(offered).unwrap().into_iter().collect()
+        entries(offered).unwrap()
+    }
+
+    #[test]
+    fn a_site_that_is_emptied_offers_no_time_and_says_why() {
+        let mut told = extra(&Offered { is_draining: true, ..spans(3) });
+        assert_eq!(*of(&told).unwrap(), Offered { is_draining: true, ..spans(0) });
+        // Who does not know the second entry.
+        assert!(told.remove(DRAINING_KEY).is_some());
+        assert_eq!(*of(&told).unwrap(), spans(0));
+        assert_eq!(of(&told).unwrap().closed(Time(5)).len(), 1);
     }
 
     #[test]

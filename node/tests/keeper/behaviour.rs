@@ -3,12 +3,9 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use broker::time::Span;
-use kolo::{
-    keeping::{RunError, RunId, RunState, Task},
-    readers::run::{
-        Data, End, FrameReader, FromKeeper, Output, RunNumber, RunOrder, STDIN_BYTES_AHEAD_MAX, TerminalSize, ToKeeper,
-        encode,
-    },
+use kolo_seat::{
+    RunError, RunId, RunNumber, RunOrder, RunState, Task,
+    frame::{Data, End, FrameReader, FromKeeper, Output, STDIN_BYTES_AHEAD_MAX, TerminalSize, ToKeeper, encode},
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -294,6 +291,20 @@ async fn an_owner_ends_a_run_with_words_that_its_user_reads_and_may_move_the_end
     site.keepers.end(&id, "I need it").unwrap();
     assert_eq!(user.end().await, End::Owner("I need it".to_owned()));
     assert!(matches!(site.keepers.end(&id, "again"), Err(RunError::Over)));
+}
+
+#[tokio::test]
+async fn whoever_may_run_nothing_any_more_has_no_grace_of_an_earlier_end() {
+    let site = Site::new();
+    let task = site.task(&["sh", "-c", "trap 'echo told' TERM; echo up; while :; do sleep 0.05; done"]);
+    let id = site.start(&Task { deadline: now() + Span(3600), grace: Duration::from_secs(600), ..task });
+    let mut user = site.attach(&id, [0; 2]).await;
+    user.go().await;
+    user.has_said("up").await;
+    site.keepers.end(&id, "I need it").unwrap();
+    user.has_said("told").await;
+    site.keepers.deny(&id, "revoked").unwrap();
+    assert_eq!(user.end().await, End::Owner("I need it".to_owned()));
 }
 
 #[tokio::test]

@@ -10,10 +10,7 @@ use std::{
 };
 
 use broker::time::Span;
-use kolo::{
-    keeping::{Confinement, RunId, RunState, Task},
-    readers::run::{End, RunNumber, RunOrder},
-};
+use kolo_seat::{Confinement, RunId, RunNumber, RunOrder, RunState, Task, frame::End};
 use nix::sys::signal::{Signal, kill};
 
 use super::site::{Site, User, cgroups, is_alive, now, passes_in_a_machine, skip, until};

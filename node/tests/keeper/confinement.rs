@@ -6,9 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kolo::{
-    keeping::{Confinement, RunError, Runner, Task},
-    readers::run::{End, RunNumber, RunOrder, ToKeeper},
+use kolo_seat::{
+    Confinement, RunError, RunNumber, RunOrder, Runner, Task,
+    frame::{End, ToKeeper},
 };
 
 use nix::unistd::geteuid;

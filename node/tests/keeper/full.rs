@@ -6,9 +6,9 @@ use std::{
     process::Command,
 };
 
-use kolo::{
-    keeping::{RunState, Task},
-    readers::run::{End, RunNumber, RunOrder, ToKeeper},
+use kolo_seat::{
+    RunNumber, RunOrder, RunState, Task,
+    frame::{End, ToKeeper},
 };
 use nix::unistd::geteuid;
 
@@ -86,7 +86,7 @@ async fn a_command_that_fills_the_scratch_disk_is_told_so_and_one_that_finds_it_
     let task = site.task(&["true"]);
     let mut order = task.order.clone();
     order.run.0 = 2;
-    let id = site.start(&kolo::keeping::Task { order, ..task });
+    let id = site.start(&kolo_seat::Task { order, ..task });
     let mut user = site.attach(&id, [0; 2]).await;
     let end = user.end().await;
     let why = |end: &End| matches!(end, End::Failed(why) if why.contains("scratch directory") && why.contains("No space left"));

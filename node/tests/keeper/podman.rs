@@ -8,9 +8,9 @@ use std::{
     process::Command,
 };
 
-use kolo::{
-    keeping::{Confinement, Keepers, RunError, RunState, Runner, Task},
-    readers::run::{Data, End, RunNumber, RunOrder, TerminalSize, ToKeeper},
+use kolo_seat::{
+    Confinement, Keepers, RunError, RunNumber, RunOrder, RunState, Runner, Task,
+    frame::{Data, End, TerminalSize, ToKeeper},
 };
 use nix::{
     sys::{

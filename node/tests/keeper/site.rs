@@ -16,9 +16,10 @@ use broker::{
     time::{Span, Time},
     trust::testing,
 };
-use kolo::{
-    keeping::{Confinement, Keepers, RunId, RunState, Runner, Task, prepare_cgroups},
-    readers::run::{End, FrameReader, FromKeeper, RunNumber, RunOrder, ToKeeper, encode},
+use kolo_seat::{
+    Confinement, Keepers, RunId, RunNumber, RunOrder, RunState, Runner, Task,
+    cgroup::prepare as prepare_cgroups,
+    frame::{End, FrameReader, FromKeeper, ToKeeper, encode},
 };
 use nix::unistd::Pid;
 use tokio::{
@@ -117,6 +118,7 @@ impl Site {
             nonce: "n".to_owned(),
         };
         Task {
+            account: None,
             addresses: Vec::new(),
             order,
             user: testing::public(1),

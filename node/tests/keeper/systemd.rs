@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command, time::Duration};
 
 use broker::time::Span;
-use kolo::{
-    keeping::{Confinement, RunId, RunState, Runner, Task},
-    readers::run::{Data, End, FromKeeper, RunNumber, RunOrder, TerminalSize, ToKeeper},
+use kolo_seat::{
+    Confinement, RunId, RunNumber, RunOrder, RunState, Runner, Task,
+    frame::{Data, End, FromKeeper, TerminalSize, ToKeeper},
 };
 use nix::{
     sys::signal::{Signal, kill},

@@ -15,7 +15,8 @@ use std::{
 };
 
 use discovery::Discovery;
-use kolo::{DaemonError, NodeConfig};
+use kolo_config::NodeConfig;
+use kolo_daemon::daemon::DaemonError;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
@@ -30,7 +31,7 @@ const MEETING_LIMIT: Duration = Duration::from_secs(20);
 const MEETING_PAUSE: Duration = Duration::from_millis(50);
 
 fn main() -> ExitCode {
-    let configs = std::env::args_os().skip(1).map(|file| kolo::load_in_process(PathBuf::from(file)));
+    let configs = std::env::args_os().skip(1).map(|file| kolo_config::load_in_process(PathBuf::from(file)));
     let result = configs.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string()).and_then(|configs| {
         let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
         runtime.block_on(Box::pin(run_group(configs))).map_err(|error| error.to_string())
@@ -63,16 +64,16 @@ async fn meet_the_others(discovery: Discovery, met: Arc<AtomicUsize>, place: Own
 /// [`DaemonError`] of the first node that cannot start or has to stop, after all have been stopped.
 async fn run_group(configs: Vec<NodeConfig>) -> Result<(), DaemonError> {
     if let Some(first) = configs.first() {
-        kolo::start_log(first)?;
+        kolo_daemon::daemon::start_log(first)?;
     }
     // Not divided by the nodes: most of their connections are inside the process.
-    let open_files = kolo::raise_open_files();
+    let open_files = kolo_runtime::open_files::raise();
     let (stop, stopping) = watch::channel(false);
     let starting = Arc::new(Semaphore::new(1));
     let met = Arc::new(AtomicUsize::new(0));
     let mut nodes: JoinSet<Result<(), DaemonError>> = JoinSet::new();
     let mut configs = configs.into_iter();
-    let mut stopped = std::pin::pin!(kolo::stop_signal());
+    let mut stopped = std::pin::pin!(kolo_daemon::daemon::stop_signal());
     let mut result = Ok(());
     loop {
         tokio::select! {
@@ -92,7 +93,7 @@ async fn run_group(configs: Vec<NodeConfig>) -> Result<(), DaemonError> {
                     };
                     let met = Arc::clone(&met);
                     let is_up = move |discovery| drop(tokio::spawn(meet_the_others(discovery, met, place)));
-                    nodes.spawn(Box::pin(kolo::run_until(config, open_files, stop, is_up)));
+                    nodes.spawn(Box::pin(kolo_daemon::daemon::run_until(config, open_files, stop, is_up)));
                 }
                 // The second one starts when the first one is up, and the others with it.
                 if nodes.len() == 2 {

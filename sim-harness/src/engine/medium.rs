@@ -69,6 +69,16 @@ pub trait Medium {
         self.after_ledger(node);
     }
 
+    /// Lets a ledger do what is due. Its outputs are still to be let out.
+    fn tell_ledger_time(&mut self, node: usize) {
+        let now = self.clock(node);
+        let Some(machines) = self.machines(node) else { return };
+        let waited = machines.ledger.waiting_outputs();
+        work::begin();
+        machines.ledger.handle_timeout(now);
+        work::note_outputs(machines.ledger.waiting_outputs() - waited);
+    }
+
     /// Feeds a ledger and lets its outputs out.
     fn feed_ledger(&mut self, node: usize, event: ledger::Event) {
         self.handle_ledger(node, event);
@@ -181,10 +191,8 @@ pub trait Medium {
             return;
         }
         machines.wake_at = None;
-        let waited = machines.ledger.waiting_outputs();
-        work::begin();
-        machines.ledger.handle_timeout(now);
-        work::note_outputs(machines.ledger.waiting_outputs() - waited);
+        self.tell_ledger_time(node);
+        let Some(machines) = self.machines(node) else { return };
         let mut due = Vec::new();
         for (id, negotiation) in &mut machines.negotiations {
             if negotiation.poll_timeout().is_some_and(|timeout| timeout <= now.monotonic) {

@@ -46,6 +46,7 @@ pub fn start(grid: &mut Grid, node: usize) {
     }
     checks::check_start(grid, node);
     checks::check_ledger(grid, node);
+    checks::check_sums(grid, node);
     grid.node_after(0, node, NodeEvent::SignOfLife);
 }
 

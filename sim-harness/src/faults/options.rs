@@ -259,15 +259,21 @@ impl Options {
 
     /// Settings of every entry point.
     pub fn negotiation(&self) -> NegotiationSettings {
+        // Where no site drops what it has confirmed, nor lies about who coordinates, no coordinator needs to ask again.
+        let never = Millis(u64::MAX / 8);
+        let (check_min, check_max) = match (&self.losses, self.attacker) {
+            (Some(losses), _) => (losses.check_min, losses.check_max),
+            (None, Some(_)) => (Millis(1_500), Millis(6_000)),
+            (None, None) => (never, never),
+        };
         NegotiationSettings {
             planner: Settings { effort: Effort::Fast, ..Settings::default() },
             hold_for: self.hold_for,
             answer_timeout: self.answer_timeout,
             patience: self.patience,
-            // Where no site drops what it has confirmed, no coordinator needs to ask about that.
-            check_min: self.losses.as_ref().map_or(Millis(u64::MAX / 8), |losses| losses.check_min),
-            check_max: self.losses.as_ref().map_or(Millis(u64::MAX / 8), |losses| losses.check_max),
-            lost_after: self.losses.as_ref().map_or(Millis(u64::MAX / 8), |losses| losses.lost_after),
+            check_min,
+            check_max,
+            lost_after: self.losses.as_ref().map_or(never, |losses| losses.lost_after),
             ..NegotiationSettings::default()
         }
     }

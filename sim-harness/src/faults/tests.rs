@@ -73,7 +73,8 @@ fn seeds_that_once_broke_a_promise_do_not_again() {
         let result = run_seed(seed, None, false);
         assert_eq!(result.violation, None, "replay: {}", replay_command(seed, None));
     }
-    assert!(run_seed(395, None, false).figures.moved > 0, "one of them is about a move");
+    // Moves are rare, and none of the others may have one any more.
+    assert!(run_seed(90, None, false).figures.moved > 0, "this one is about a move");
 }
 
 /// The seed that stands for a deliberate fault in `found_by.txt`.

@@ -380,6 +380,9 @@ impl Trial {
         match checks::unsettled(grid) {
             None => {
                 self.is_over = true;
+                for node in 0..grid.nodes.len() {
+                    checks::check_sums(grid, node);
+                }
                 checks::check_books(grid);
                 checks::check_dues(grid);
                 grid.figures.over_links += checks::over_links(grid);

@@ -444,6 +444,11 @@ impl World {
         running.machines.askers.insert(token, Asker { from, ask, question, message, is_confirm, takes_over });
         let changes_nothing = is_quote || running.granted.contains(&message);
         let attempt = request.about().0.cloned().filter(|_| changes_nothing);
+        if attempt.is_some() {
+            // What changes because it was due is not changed by the message.
+            self.tell_ledger_time(node);
+        }
+        let Some(running) = self.grid.running(node) else { return };
         let before = attempt.map(|attempt| (checks::booked(&running.machines.ledger, &attempt), attempt));
         let event = ledger::Event::Request { from: site, network, token: ReplyToken(token), request };
         self.handle_ledger(node, event);

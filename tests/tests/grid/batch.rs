@@ -13,7 +13,7 @@ use nix::{
 use serde_json::{Value, json};
 
 use super::{
-    membership::{Person, founded, invite},
+    membership::{Person, founded, invite, joined},
     three_sites,
 };
 
@@ -308,6 +308,34 @@ fn what_waits_is_planned_by_every_policy_and_what_one_cannot_treat_by_itself() {
         assert_eq!((&run["batch"]["placed"], apart.len()), (&2.into(), 1), "{policy}: {run}");
         assert_eq!(apart[0]["why"], "total: only amounts per host can be placed", "{policy}: {run}");
     }
+}
+
+#[test]
+fn a_batch_is_not_planned_on_hosts_that_its_user_does_not_get() {
+    let node = founded("alpha", &hosts("a", 1));
+    let closed = joined(&node, "beta", &format!("[policy]\ndeny = [\"eve\"]\n{}", hosts("b", 2)));
+    [&node, &closed].iter().for_each(|site| site.wait_until_it_knows(3));
+    let [bob, eve] = ["bob", "eve"].map(|name| {
+        let person = Person::new();
+        person.join(&invite(&node, &["--role", "user", "--name", name]));
+        person
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let told = |person: &Person, arguments: &[&str], exit: i32| person.told(arguments, &node.data(), exit);
+    let of = |id: &str, count: u32| json!({"id":id,"hosts":count,"duration":3600,"per_host":{"cpu":1000},"latest":seconds_from_now(60)});
+    let file = batch(directory.path(), &[of("two", 2), of("one", 1)]);
+    let planned = told(&eve, &["batch", "plan", &file], 2);
+    assert!(planned.contains("1 of 2 hosts") && planned.contains("rules of owners about users 2"), "{planned}");
+    assert!(told(&bob, &["batch", "plan", &file], 0).contains("2 of 2 requests planned"));
+
+    told(&eve, &["batch", "add", &file], 0);
+    let run: Value = serde_json::from_str(&told(&eve, &["batch", "run", "--output", "json"], 2)).unwrap();
+    assert_eq!((&run["batch"]["placed"], &run["batch"]["postponed"]), (&1.into(), &1.into()), "{run}");
+    let text = run.to_string();
+    assert!(text.contains("rules of owners about users 2"), "{text}");
+    assert_eq!((node.bookings().len(), closed.bookings().len()), (1, 0));
+    let asked = closed.log();
+    assert!(!asked.contains("owner-deny"), "no hold was tried: {asked}");
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn an_interrupt_reaches_the_lines_that_run_and_no_other_is_started() {
 }
 
 #[test]
-#[ignore = "a measurement; run by hand: cargo test -p end-to-end --test grid -- --ignored --nocapture a_thousand"]
+#[ignore = "a measurement; run by hand: cargo test -p end-to-end --test grid -- --ignored --nocapture a_thousand_short"]
 fn a_thousand_short_lines() {
     let directory = shared();
     let [first, _second, _third] = three(directory.path());

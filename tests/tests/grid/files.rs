@@ -74,7 +74,7 @@ fn a_run_takes_its_files_with_it_and_brings_results_back() {
     // Twelve pieces of the large file, the script and the manifest, once for both seats of beta.
     let (count, bytes) = kept(&second);
     assert_eq!(count, 14, "{bytes} bytes");
-    let audit = fs::read_to_string(second.data().join("audit.jsonl")).unwrap();
+    let audit = fs::read_to_string(second.data().join("audit-users.jsonl")).unwrap();
     assert_eq!(audit.matches("\"what\":\"keep files\"").count(), 1, "{audit}");
     wait_until("the runs to be forgotten", || runs(&first) + runs(&second), |count| *count == 0);
 

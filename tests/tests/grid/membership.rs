@@ -24,7 +24,7 @@ impl Person {
         Person { home: tempfile::tempdir().unwrap() }
     }
 
-    fn command(&self, arguments: &[&str], data_dir: &Path) -> Command {
+    pub(super) fn command(&self, arguments: &[&str], data_dir: &Path) -> Command {
         let mut command = Command::new(binary("kolo"));
         command.args(arguments).arg("--data-dir").arg(data_dir).env("TZ", "UTC").env_remove("KOLO_KEY");
         command.env("HOME", self.home.path()).env("XDG_CONFIG_HOME", self.home.path().join("config"));
@@ -56,7 +56,12 @@ impl Person {
 
 /// The first site of a closed grid; its founder is ada.
 pub(super) fn founded(name: &str, hosts: &str) -> Node {
-    Node::prepared(name, hosts, |data| {
+    founded_with(name, hosts, &[])
+}
+
+/// The same with more arguments of the node.
+pub(super) fn founded_with(name: &str, hosts: &str, more: &[&str]) -> Node {
+    Node::prepared_with(name, hosts, more, |data| {
         let _ = Person::new().told(&["grid", "init", "--name", "lab", "--site", name, "--user", "ada"], data, 0);
     })
 }
@@ -68,8 +73,13 @@ pub(super) fn invite(first: &Node, arguments: &[&str]) -> String {
 
 /// A site that joins with a token, without a user of its own.
 pub(super) fn joined(first: &Node, name: &str, hosts: &str) -> Node {
+    joined_with(first, name, hosts, &[])
+}
+
+/// The same with more arguments of the node.
+pub(super) fn joined_with(first: &Node, name: &str, hosts: &str, more: &[&str]) -> Node {
     let token = invite(first, &["--role", "site", "--name", name, "--no-user"]);
-    Node::prepared(name, hosts, |data| {
+    Node::prepared_with(name, hosts, more, |data| {
         let _ = Person::new().told(&["join", &token], data, 0);
     })
 }
@@ -200,9 +210,10 @@ fn an_expired_invitation_and_a_second_grid_in_one_directory_are_refused() {
     }
 }
 
-/// Passes bytes on to `target` and keeps what a client sends.
+/// Passes bytes on to `target` from its port of another address, as the node proves its port, and keeps what a client sends.
 pub(super) fn recording_proxy(target: String) -> (String, Arc<Mutex<Vec<u8>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (_, port) = target.rsplit_once(':').unwrap();
+    let listener = TcpListener::bind(format!("127.0.0.2:{port}")).unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let sent = Arc::new(Mutex::new(Vec::new()));
     let recorded = Arc::clone(&sent);

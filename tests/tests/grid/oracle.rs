@@ -86,7 +86,8 @@ fn asked_as_json(asked: &Asked) -> Value {
     };
     let arch = asked.arch.map(|arch| json!({"arch": arch})).unwrap_or_else(|| json!({}));
     json!({"hosts": asked.seats, "duration": asked.length, "earliest": asked.earliest, "latest": asked.latest,
-        "per_host": amounts(asked.per_host), "total": amounts(asked.total), "attributes": arch})
+        "per_host": amounts(asked.per_host), "total": amounts(asked.total), "attributes": arch,
+        "exclusive": asked.exclusive})
 }
 
 /// A grid, and what is drawn for it.
@@ -248,6 +249,8 @@ impl Grid {
             per_host: if total[0] > 0 && drawn.chance(30) { [0, 0] } else { per_host },
             total,
             arch: drawn.chance(25).then(|| *drawn.one_of(&["x86_64", "aarch64"])),
+            // What a seat counts against a share of a site depends on its host then.
+            exclusive: drawn.chance(20) && !has_shares,
         }
     }
 

@@ -92,20 +92,23 @@ fn a_key_that_only_an_agent_has_signs_requests_and_calls() {
     assert!(alone.code == Some(1) && alone.err.contains("the SSH agent (SSH_AUTH_SOCK)"), "{alone:?}");
 }
 
-/// Status, cookie and body of a call to the node's API as a browser makes it.
-fn call(node: &Node, method: &str, path: &str, cookie: &str, body: &Value) -> (u16, String, Value) {
+/// Status, session and body of a call to the node's API as a page makes it; a session is the cookie and, behind a space, the page's half.
+fn call(node: &Node, method: &str, path: &str, session: &str, body: &Value) -> (u16, String, Value) {
+    let (cookie, page) = session.split_once(' ').unwrap_or((session, ""));
     let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
     let url = format!("http://{}{path}", node.address());
     let answer = match method {
-        "GET" => agent.get(&url).header("cookie", cookie).call(),
-        "DELETE" => agent.delete(&url).header("cookie", cookie).call(),
-        _ => agent.post(&url).header("cookie", cookie).send_json(body),
+        "GET" => agent.get(&url).header("cookie", cookie).header("kolo-page", page).call(),
+        "DELETE" => agent.delete(&url).header("cookie", cookie).header("kolo-page", page).call(),
+        _ => agent.post(&url).header("cookie", cookie).header("kolo-page", page).send_json(body),
     };
     let mut answer = answer.unwrap();
     let cookie = answer.headers().get("set-cookie").map_or("", |value| value.to_str().unwrap()).to_owned();
     let text = answer.body_mut().read_to_string().unwrap();
-    let session = cookie.split(';').next().unwrap_or_default().to_owned();
-    (answer.status().as_u16(), session, serde_json::from_str(&text).unwrap_or_default())
+    let body: Value = serde_json::from_str(&text).unwrap_or_default();
+    let session =
+        format!("{} {}", cookie.split(';').next().unwrap_or_default(), body["page"].as_str().unwrap_or_default());
+    (answer.status().as_u16(), session, body)
 }
 
 #[test]
@@ -122,14 +125,18 @@ fn the_page_shows_a_user_who_came_by_his_key_what_is_his_and_no_more() {
     let link = user.done(&["open"]);
     let code = link["url"].as_str().unwrap().split_once("#link=").unwrap().1.to_owned();
     let none = json!(null);
-    let (status, cookie, state) = call(&node, "POST", "/v1/session", "", &json!({"link": code}));
+    let (status, session, state) = call(&node, "POST", "/v1/session", "", &json!({"link": code}));
     assert_eq!((status, &state["signed_in"], state.get("scope")), (201, &json!(true), None), "{state}");
     assert_eq!(call(&node, "POST", "/v1/session", "", &json!({"link": code})).0, 401, "once");
 
     let ids = |answer: &Value| -> Vec<String> {
         answer["requests"].as_array().unwrap().iter().map(|view| view["id"].as_str().unwrap().to_owned()).collect()
     };
-    let (status, _, list) = call(&node, "GET", "/v1/requests", &cookie, &none);
+    let (cookie, page) = session.split_once(' ').unwrap();
+    for half in [cookie.to_owned(), format!(" {page}"), format!("{cookie} {}", "0".repeat(page.len()))] {
+        assert_eq!(call(&node, "GET", "/v1/requests", &half, &none).0, 401, "half of it opens nothing: {half}");
+    }
+    let (status, _, list) = call(&node, "GET", "/v1/requests", &session, &none);
     assert_eq!((status, ids(&list)), (200, vec![own.clone()]));
     for (method, path, expected) in [
         ("GET", format!("/v1/requests/{others}"), 404),
@@ -142,14 +149,14 @@ fn the_page_shows_a_user_who_came_by_his_key_what_is_his_and_no_more() {
         ("POST", "/v1/requests".to_owned(), 401),
         ("DELETE", format!("/v1/requests/{own}"), 200),
     ] {
-        let (status, _, answer) = call(&node, method, &path, &cookie, &json!({"hosts": 1, "duration": 60}));
+        let (status, _, answer) = call(&node, method, &path, &session, &json!({"hosts": 1, "duration": 60}));
         assert_eq!(status, expected, "{method} {path}: {answer}");
     }
     // A session costs what signed calls do: many at once are refused, and the operator is not.
     let (address, many) = (node.address(), 100);
     let statuses = thread::scope(|scope| {
         let calls: Vec<_> =
-            (0..many).map(|_| scope.spawn(|| call(&node, "GET", "/v1/requests", &cookie, &none).0)).collect();
+            (0..many).map(|_| scope.spawn(|| call(&node, "GET", "/v1/requests", &session, &none).0)).collect();
         calls.into_iter().map(|call| call.join().unwrap()).collect::<Vec<u16>>()
     });
     assert!(statuses.contains(&429), "{statuses:?} of {address}");

@@ -92,7 +92,7 @@ fn one_command_runs_on_two_sites_and_ends_with_one_true_code() {
     assert_eq!(missing.code, Some(121), "{missing:?}");
     assert!(missing.err.contains("could not be started"), "{missing:?}");
     assert!(first.log().contains("a stream to a run"), "the owner sees who runs what");
-    let audit = fs::read_to_string(second.data().join("audit.jsonl")).unwrap();
+    let audit = fs::read_to_string(second.data().join("audit-users.jsonl")).unwrap();
     assert!(audit.contains("\"what\":\"run\""), "{audit}");
 }
 
@@ -289,6 +289,49 @@ fn nothing_runs_past_the_window_or_without_its_reservation() {
     let ended = watching.wait_with_output().unwrap();
     let err = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(matches!(ended.status.code(), Some(123 | 120)), "{err}");
+}
+
+#[test]
+fn what_its_user_cancels_while_it_runs_is_cancelled_and_what_was_over_stays_what_it_was() {
+    let directory = shared();
+    let (mut first, _second) = two_with(directory.path());
+    let started = directory.path().join("started");
+    let labelled = |label: &str| ["-N", "1", "--per-host", "cpu=1", "-t", "1h", "--id", label].map(str::to_owned);
+    let ended = run(&mut kolo_run(&first, &labelled("good").each_ref().map(|flag| flag.as_str()), &["true"]));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let script = format!("touch {}; sleep 1000", started.display());
+    let flags = labelled("long");
+    let running = kolo_run(&first, &flags.each_ref().map(|flag| flag.as_str()), &["sh", "-c", &script])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = wait_until("the command", || started.exists(), |has_begun| *has_begun);
+    assert_eq!(first.kolo_json(&["cancel", "long"], 0)["state"], "cancelled");
+    let code = running.wait_with_output().unwrap().status.code();
+    assert!(code.is_some_and(|code| code != 0), "{code:?}");
+    let brief = first.kolo_json(&["submit", "-N", "1", "-t", "1s", "--id", "brief"], 0)["id"].clone();
+    assert_eq!(first.kolo_json(&["wait", brief.as_str().unwrap(), "--for", "end"], 0)["state"], "ended");
+    for (label, state) in [("good", "done"), ("brief", "ended")] {
+        let begun = Instant::now();
+        let refused = first.kolo(&["cancel", label]);
+        assert!(refused.code == Some(1) && refused.err.contains(&format!("is {state}, not cancelled")), "{refused:?}");
+        // A cancellation waits five seconds for sites that do not answer.
+        assert!(begun.elapsed() < Duration::from_secs(4), "nothing is to be waited for: {:?}", begun.elapsed());
+    }
+    let states = |node: &Node| {
+        let of = |label: &str| node.kolo_json(&["show", label], 0);
+        ["good", "long", "brief"].map(|label| (of(label)["state"].clone(), of(label).get("exit_code").cloned()))
+    };
+    let expected = [("done", Some(0)), ("cancelled", None), ("ended", None)];
+    let expected = expected.map(|(state, code)| (Value::from(state), code.map(Value::from)));
+    assert_eq!(states(&first), expected);
+    let listed = first.kolo_json(&["list"], 0).to_string();
+    for state in ["done", "cancelled", "ended"] {
+        assert_eq!(listed.matches(&format!("\"state\":\"{state}\"")).count(), 1, "{listed}");
+    }
+    first.kill();
+    first.restart();
+    assert_eq!(states(&first), expected, "after a restart as well");
 }
 
 #[test]

@@ -290,6 +290,6 @@ fn a_key_of_ssh_is_a_users_key_at_any_node_without_a_token() {
     assert_eq!((&who["ssh_key"], &who["node"]["access"]), (&public.into(), &"key".into()), "{who}");
     let ran = kolo(&["run", "-N", "1", "-t", "1h", "--", "sh", "-c", "echo in"]);
     assert_eq!((ran.code, ran.out.trim()), (Some(0), "in"), "{ran:?}");
-    let audit = fs::read_to_string(node.data().join("audit.jsonl")).unwrap();
+    let audit = fs::read_to_string(node.data().join("audit-users.jsonl")).unwrap();
     assert!(audit.contains(&format!("user {}", who["key"].as_str().unwrap())), "{audit}");
 }

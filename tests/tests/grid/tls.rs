@@ -70,17 +70,24 @@ fn other_machines_come_in_by_tls_with_the_token_and_nobody_trusts_a_stranger() {
 
     // A browser: the token once, then the cookie, which goes nowhere without TLS; pages of others get nothing.
     let token = node.token();
-    let (status, cookie, _) =
+    let (status, cookie, state) =
         door.call("POST", "/v1/session", &[("origin", &base)], &json!({ "token": token }).to_string());
     assert!(status == 201 && cookie.contains("; Secure") && cookie.contains("; HttpOnly"), "{status} {cookie}");
     let session = cookie.split(';').next().unwrap();
-    assert_eq!(door.call("GET", "/openapi.json", &[("cookie", session), ("origin", &base)], "").0, 200);
-    let (status, _, told) = door.call("GET", "/v1/status", &[("cookie", session), ("origin", &base)], "");
+    let state: Value = serde_json::from_str(&state).unwrap();
+    let page = ("kolo-page", state["page"].as_str().unwrap());
+    assert_eq!(
+        door.call("GET", "/openapi.json", &[("cookie", session), ("origin", &base)], "").0,
+        401,
+        "without the page's half"
+    );
+    assert_eq!(door.call("GET", "/openapi.json", &[("cookie", session), page, ("origin", &base)], "").0, 200);
+    let (status, _, told) = door.call("GET", "/v1/status", &[("cookie", session), page, ("origin", &base)], "");
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((status, &told["name"]), (200, &json!("alpha")));
     let plain = base.replace("https", "http");
-    assert_eq!(door.call("GET", "/v1/status", &[("cookie", session), ("origin", &plain)], "").0, 403);
-    let (status, _, link) = door.call("POST", "/v1/links", &[("cookie", session)], "");
+    assert_eq!(door.call("GET", "/v1/status", &[("cookie", session), page, ("origin", &plain)], "").0, 403);
+    let (status, _, link) = door.call("POST", "/v1/links", &[("cookie", session), page], "");
     assert!(status == 201 && link.contains(&base), "{link}");
 
     // The command line, with and without the one who has signed.

@@ -23,18 +23,25 @@ fn a_site_that_is_emptied_keeps_its_promises_and_gives_none_until_its_owner_says
     let before = beta.bookings();
     let view = beta.kolo_json(&["drain"], 0);
     assert_eq!((&view["is_draining"], &view["bookings"]), (&json!(true), &json!(1)));
-    let plans_without = |node: &Node| node.wait_until_it_knows(1);
-    plans_without(&alpha);
+    let plan = ["plan", "-N", "2", "--per-host", "cpu=1", "-t", "1h"];
+    let plans = |code| wait_until("the advert", || alpha.kolo(&plan).code, |now| *now == Some(code));
+    plans(2);
     submit(&alpha, &["-N", "2"], 2);
+    let why = "rules of owners: without them it could start at";
+    for asked in [&plan[..], &[&["slots"], &plan[1..]].concat(), &["explain", "last"]] {
+        let said = alpha.kolo(asked);
+        let text = format!("{}{}", said.out, said.err);
+        assert!(text.contains(why) && text.contains("`draining` leaves out 1 host"), "{asked:?}: {said:?}");
+    }
     submit(&alpha, &["-N", "1"], 0);
     beta.stop();
     beta.restart();
     assert_eq!(beta.get("/v1/status")["is_draining"], true);
     assert!(beta.kolo(&["local", "list"]).out.starts_with("this site gives no new promises"));
-    plans_without(&alpha);
+    plans(2);
     assert_eq!(beta.bookings().len(), before.len(), "the promise stands");
     assert_eq!(beta.kolo_json(&["drain", "--end"], 0)["is_draining"], false);
-    alpha.wait_until_it_knows(2);
+    plans(0);
     submit(&alpha, &["-N", "2"], 0);
 }
 

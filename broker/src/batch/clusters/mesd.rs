@@ -4,6 +4,7 @@
 //! difference). A call places all gangs that have arrived, and only then others, so none starves. Invariant: no time goes back.
 
 use super::{
+    super::multicluster::{Choice, Grid, allocated, least_slowdown_first},
     local::Placed,
     modes::Modes,
     problem::{Placement, Problem, Units},
@@ -13,53 +14,60 @@ use super::{
 /// Most numbers that a call looks at, some seconds of work; what is left then is not placed.
 const WORK_MAX: u64 = 4_000_000_000;
 
-/// How hosts are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::batch) enum Choice {
-    /// The fastest ones, moved to the slowest site among them; when its uplinks do not carry that, the gang waits.
-    Literal,
-    /// The shortest mode that the uplinks carry, of those the one on the slowest hosts.
-    Carried,
+/// State of a call of MESD: the gangs placed so far, and the room beside them at a time.
+struct Call<'a> {
+    problem: &'a Problem,
+    modes: &'a [Modes],
+    choice: Choice,
+    room: Room,
+    now: i64,
+    work: u64,
+    placed: Placed,
 }
 
-/// Places all gangs.
+/// Places all gangs. `Choice::Literal` waits where the uplinks do not carry what it chooses.
 pub(in crate::batch) fn mesd(problem: &Problem, modes: &[Modes], empty: &Room, choice: Choice) -> Placed {
-    let mut room = empty.clone();
-    let mut placed: Placed = vec![None; modes.len()];
     let mut waiting: Vec<usize> = (0..modes.len()).filter(|gang| !modes[*gang].all.is_empty()).collect();
     waiting.sort_by_key(|gang| problem.gangs[*gang].earliest);
-    let mut called: Vec<usize> = Vec::new();
-    let (mut now, mut work) = (0, 0);
-    while work < WORK_MAX {
-        if called.is_empty() {
-            let Some(first) = waiting.first() else { break };
-            now = now.max(problem.gangs[*first].earliest);
-            let arrived = waiting.partition_point(|gang| problem.gangs[*gang].earliest <= now);
-            called.extend(waiting.drain(..arrived));
-        }
-        room.forget_before(now);
-        called.retain(|gang| now <= problem.gangs[*gang].latest_start(modes[*gang].all[0].seconds));
-        if called.is_empty() {
-            continue;
-        }
-        let mut loss = |gang: &usize| {
-            let mode = allocate(problem, &modes[*gang], &room, *gang, now, choice, &mut work)?;
-            Some((modes[*gang].all[mode].seconds - modes[*gang].all[0].seconds, mode))
-        };
-        let found = called.iter().enumerate().filter_map(|(at, gang)| loss(gang).map(|(loss, mode)| (loss, at, mode)));
-        if let Some((_, at, mode)) = found.min() {
-            let gang = called.remove(at);
-            let taken = &modes[gang].all[mode];
-            room.take(&taken.needs, now, taken.seconds);
-            placed[gang] = Some(Placement { start: now, mode });
-        } else if let Some(next) = room.next_change(now) {
-            now = next;
-        } else {
-            // Nothing will ever be free that is not free now.
-            called.clear();
-        }
+    let placed = vec![None; modes.len()];
+    let mut call = Call { problem, modes, choice, room: empty.clone(), now: 0, work: 0, placed };
+    while let Some(first) = waiting.first().filter(|_| call.work < WORK_MAX) {
+        call.now = call.now.max(problem.gangs[*first].earliest);
+        let arrived = waiting.partition_point(|gang| problem.gangs[*gang].earliest <= call.now);
+        least_slowdown_first(waiting.drain(..arrived).collect(), &mut call);
     }
-    placed
+    call.placed
+}
+
+impl Grid for Call<'_> {
+    type Loss = i64;
+    /// Number of the gang's mode.
+    type Hosts = usize;
+
+    fn keep(&mut self, left: &mut Vec<usize>) {
+        let (now, is_over) = (self.now, self.work >= WORK_MAX);
+        self.room.forget_before(now);
+        let shortest = |gang: usize| self.modes[gang].all[0].seconds;
+        left.retain(|gang| !is_over && now <= self.problem.gangs[*gang].latest_start(shortest(*gang)));
+    }
+
+    fn allocate(&mut self, gang: usize) -> Option<(i64, usize)> {
+        let modes = &self.modes[gang];
+        let mode = allocate(self.problem, modes, &self.room, gang, self.now, self.choice, &mut self.work)?;
+        Some((modes.all[mode].seconds - modes.all[0].seconds, mode))
+    }
+
+    fn begin(&mut self, gang: usize, mode: usize) {
+        let taken = &self.modes[gang].all[mode];
+        self.room.take(&taken.needs, self.now, taken.seconds);
+        self.placed[gang] = Some(Placement { start: self.now, mode });
+    }
+
+    fn free_next(&mut self) -> bool {
+        let next = self.room.next_change(self.now);
+        self.now = next.unwrap_or(self.now);
+        next.is_some()
+    }
 }
 
 /// The mode of a gang that starts now, if any fits.
@@ -98,31 +106,13 @@ fn allocate(
     None
 }
 
-/// Algorithm 3: the fastest free hosts of those on which the gang lasts at most so long, then moved to the slowest site among them.
+/// Algorithm 3, on the hosts on which the gang lasts at most so long.
 fn fastest(problem: &Problem, gang: usize, seconds: i64, free: &[Units]) -> Option<Vec<Units>> {
     let asked = &problem.gangs[gang];
     let mut groups: Vec<usize> =
         (0..problem.groups.len()).filter(|group| asked.seconds[*group].is_some_and(|own| own <= seconds)).collect();
     groups.sort_by_key(|group| asked.seconds[*group]);
-    let mut hosts = vec![0; problem.groups.len()];
-    let mut left = asked.seats;
-    for group in &groups {
-        hosts[*group] = free[*group].clamp(0, left);
-        left -= hosts[*group];
-    }
-    if left > 0 {
-        return None;
-    }
-    let slowest = groups.iter().rev().find(|group| hosts[**group] > 0)?;
-    let site = problem.groups[*slowest].site;
-    let (there, elsewhere): (Vec<usize>, Vec<usize>) =
-        groups.iter().partition(|group| problem.groups[**group].site == site);
-    for from in elsewhere {
-        for to in there.iter().rev() {
-            let moved = hosts[from].min(free[*to] - hosts[*to]);
-            hosts[from] -= moved;
-            hosts[*to] += moved;
-        }
-    }
-    Some(hosts)
+    let free: Vec<u32> = free[..problem.groups.len()].iter().map(|free| (*free).max(0).cast_unsigned()).collect();
+    let hosts = allocated(asked.seats.cast_unsigned(), &groups, &free, |group| problem.groups[group].site)?;
+    Some(hosts.into_iter().map(u32::cast_signed).collect())
 }

@@ -1,4 +1,4 @@
-//! Gangs over clusters with limited uplinks: the pure problem behind `oas`, `mesd`, `pas`, `cbs` and `jpr`.
+//! Gangs over clusters with limited uplinks, on schedules: the pure problem behind `oas`, `mesd`, `pas`, `cbs` and `jpr`.
 //!
 //! Source: the thesis on parallel jobs over several clusters, chapters 2 and 3. Hosts that are alike form a group, a host runs one seat
 //! at a time, and a gang is placed by how many hosts of each group it takes (its mode). Invariant: at no time do the placed gangs need
@@ -22,7 +22,7 @@ mod search;
 mod tests;
 
 pub(super) use self::{
-    mesd::{Choice, mesd},
+    mesd::mesd,
     package::{Taste, packages},
     reduced::Reduced,
     search::{Work, shortest},

@@ -1,12 +1,13 @@
-//! PAS and what it is compared with: a package of gangs whose seats fit into the free hosts is chosen, and then placed at once.
+//! PAS and what it is compared with, on schedules: a package of gangs whose seats fit into the free hosts is chosen, and then placed at once.
 //!
 //! Source: the thesis, 3.1 (algorithm 1 and the model of figure 3.4) and 3.1.3 (CBS, JPR). The exact assignment is a search over modes. A
 //! package leaves out what no uplink carries beside it. Invariant: all gangs of a package start together; no uplink is saturated.
 
 use super::{
+    super::multicluster::{Beside, cheapest, is_chunk, selected},
     local::Placed,
     modes::Modes,
-    problem::{Gang, Placement, Problem, Units},
+    problem::{Placement, Problem, Units},
     room::Room,
 };
 
@@ -34,19 +35,18 @@ impl Taste {
         let groups = problem.groups.len();
         let sum = |needs: &[Units]| needs.iter().map(|need| i64::from(*need)).sum::<i64>();
         let fastest = problem.groups.iter().map(|group| i64::from(group.speed)).max().unwrap_or(0);
-        let is_chunk = |needs: &[Units]| {
-            let at = |site| {
-                (0..groups)
-                    .filter(|group| problem.groups[*group].site == site)
-                    .map(|group| i64::from(needs[group]))
-                    .sum::<i64>()
-            };
-            problem.groups.iter().any(|group| at(group.site) * 4 >= sum(&needs[..groups]) * 3)
+        let hosts = |at: &dyn Fn(usize) -> bool, needs: &[Units]| -> u32 {
+            (0..groups).filter(|group| at(*group)).map(|group| needs[group].max(0).cast_unsigned()).sum()
         };
-        let has_chunk = self == Taste::FewLoads && modes.all.iter().any(|mode| is_chunk(&mode.needs));
+        let has_its_chunk = |needs: &[Units]| {
+            let all = hosts(&|_| true, needs);
+            let here = |site| hosts(&|group| problem.groups[group].site == site, needs);
+            problem.groups.iter().any(|group| is_chunk(here(group.site), all))
+        };
+        let has_chunk = self == Taste::FewLoads && modes.all.iter().any(|mode| has_its_chunk(&mode.needs));
         let cost = |needs: &[Units], seconds: i64, speeds: i64| match self {
             Taste::ShortRuns => Some(seconds),
-            Taste::FewLoads => (!has_chunk || is_chunk(needs)).then(|| sum(&needs[groups..])),
+            Taste::FewLoads => (!has_chunk || has_its_chunk(needs)).then(|| sum(&needs[groups..])),
             Taste::FastHosts => Some(sum(&needs[..groups]) * fastest - speeds),
         };
         modes.all.iter().map(|mode| cost(&mode.needs, mode.seconds, mode.speeds)).collect()
@@ -73,10 +73,9 @@ pub(in crate::batch) fn packages(
     while let Some(now) = next.filter(|_| work < WORK_MAX) {
         room.forget_before(now);
         queue.retain(|gang| now <= problem.gangs[*gang].latest_start(modes[*gang].all[0].seconds));
-        let mut assignment = Assignment::new(problem, modes, &costs, &room, now);
-        assignment.work = work;
+        let mut assignment = Assignment::new(problem, modes, &costs, &room, (now, work));
         let chosen = assignment.package(&queue, *strict);
-        work = assignment.work;
+        work = assignment.search.work;
         for (gang, mode) in &chosen {
             let taken = &modes[*gang].all[*mode];
             room.take(&taken.needs, now, taken.seconds);
@@ -89,21 +88,46 @@ pub(in crate::batch) fn packages(
     placed
 }
 
-/// The exact assignment of a package that starts now.
+/// The assignments of packages that start now.
 struct Assignment<'a> {
-    problem: &'a Problem,
+    /// By gang: what each of its modes costs.
+    costs: &'a [Vec<Option<i64>>],
+    /// By gang: its modes that fit now, cheaper ones first.
+    open: Vec<Option<Vec<(i64, usize)>>>,
     room: &'a Room,
+    search: Search<'a>,
+}
+
+/// The package whose assignment is searched for, with the work done for it and its bounds.
+struct Search<'a> {
+    problem: &'a Problem,
     modes: &'a [Modes],
     now: i64,
-    /// By gang: its modes that fit now, cheaper ones first.
-    costs: &'a [Vec<Option<i64>>],
-    open: Vec<Option<Vec<(i64, usize)>>>,
+    package: Vec<usize>,
     steps: u64,
+    steps_max: u64,
     /// Numbers looked at, of this package and those before it.
     work: u64,
-    /// Whether any assignment will do.
-    first: bool,
-    best: Option<(i64, Vec<usize>)>,
+}
+
+impl Beside<usize> for Search<'_> {
+    type Room = Room;
+
+    fn with(&mut self, room: &Room, job: usize, mode: &usize) -> Option<Room> {
+        let mode = &self.modes[self.package[job]].all[*mode];
+        self.work += room.width() as u64;
+        room.admits(&mode.needs, self.now, mode.seconds).then(|| {
+            self.work += room.size() as u64;
+            let mut after = room.clone();
+            after.take(&mode.needs, self.now, mode.seconds);
+            after
+        })
+    }
+
+    fn may_go_on(&mut self) -> bool {
+        self.steps += 1;
+        self.steps <= self.steps_max && self.work <= WORK_MAX
+    }
 }
 
 impl<'a> Assignment<'a> {
@@ -112,36 +136,26 @@ impl<'a> Assignment<'a> {
         modes: &'a [Modes],
         costs: &'a [Vec<Option<i64>>],
         room: &'a Room,
-        now: i64,
+        (now, work): (i64, u64),
     ) -> Assignment<'a> {
-        let open = vec![None; modes.len()];
-        Assignment { problem, room, modes, now, costs, open, steps: 0, work: 0, first: false, best: None }
+        let search = Search { problem, modes, now, package: Vec::new(), steps: 0, steps_max: 0, work };
+        Assignment { costs, open: vec![None; modes.len()], room, search }
     }
 
-    /// Algorithm 1: who is in the package, and the mode of each.
+    /// Who is in the package, and the mode of each.
     fn package(&mut self, queue: &[usize], strict: bool) -> Vec<(usize, usize)> {
-        let groups = self.problem.groups.len();
-        let mut hosts: Units =
-            self.room.level(self.room.step_at(self.now))[..groups].iter().map(|free| (*free).max(0)).sum();
-        let (mut package, mut chosen) = (Vec::new(), Vec::new());
-        for gang in queue {
-            let Gang { seats, earliest, .. } = self.problem.gangs[*gang];
-            if earliest > self.now {
-                continue;
-            }
-            if seats <= hosts {
-                package.push(*gang);
-                if let Some(found) = self.assign(&package, true) {
-                    chosen = found;
-                    hosts -= seats;
-                    continue;
-                }
-                package.pop();
-            }
-            if strict {
-                break;
-            }
-        }
+        let (problem, now) = (self.search.problem, self.search.now);
+        let level = &self.room.level(self.room.step_at(now))[..problem.groups.len()];
+        let hosts = level.iter().map(|free| (*free).max(0).cast_unsigned()).sum();
+        let arrived = queue.iter().copied().filter(|gang| problem.gangs[*gang].earliest <= now);
+        let seats = |gang: usize| problem.gangs[gang].seats.cast_unsigned();
+        let mut chosen = Vec::new();
+        let package = selected(arrived, hosts, strict, seats, |package| {
+            let found = self.assign(package, true);
+            let joins = found.is_some();
+            chosen = found.unwrap_or_else(|| std::mem::take(&mut chosen));
+            joins
+        });
         let best = self.assign(&package, false).unwrap_or(chosen);
         package.into_iter().zip(best).collect()
     }
@@ -149,56 +163,26 @@ impl<'a> Assignment<'a> {
     /// The cheapest modes of these gangs that fit together, or the `first` found; none when none were found within the steps.
     fn assign(&mut self, package: &[usize], first: bool) -> Option<Vec<usize>> {
         package.iter().for_each(|gang| self.open(*gang));
-        (self.steps, self.first, self.best) = (0, first, None);
-        let room = self.room;
-        self.visit(package, &mut Vec::new(), 0, room);
-        self.best.take().map(|(_, modes)| modes)
+        let steps_max = if first { JOIN_STEPS_MAX } else { STEPS_MAX };
+        (self.search.steps, self.search.steps_max, self.search.package) = (0, steps_max, package.to_vec());
+        let open: Vec<&[(i64, usize)]> =
+            package.iter().map(|gang| self.open[*gang].as_deref().unwrap_or_default()).collect();
+        let modes = cheapest(&open, self.room, &mut self.search, first)?.modes;
+        Some(open.iter().zip(modes).map(|(open, at)| open[at].1).collect())
     }
 
     fn open(&mut self, gang: usize) {
         if self.open[gang].is_none() {
+            let Search { problem, modes, now, .. } = self.search;
             let fits_now = |mode: &usize| {
-                let (asked, mode) = (&self.problem.gangs[gang], &self.modes[gang].all[*mode]);
-                self.now <= asked.latest_start(mode.seconds) && self.room.admits(&mode.needs, self.now, mode.seconds)
+                let (asked, mode) = (&problem.gangs[gang], &modes[gang].all[*mode]);
+                now <= asked.latest_start(mode.seconds) && self.room.admits(&mode.needs, now, mode.seconds)
             };
             let priced = self.costs[gang].iter().enumerate().filter_map(|(mode, cost)| Some(((*cost)?, mode)));
             let mut open: Vec<(i64, usize)> = priced.filter(|(_, mode)| fits_now(mode)).collect();
             open.sort_unstable();
-            self.work += (self.costs[gang].len() * self.room.width()) as u64;
+            self.search.work += (self.costs[gang].len() * self.room.width()) as u64;
             self.open[gang] = Some(open);
         }
-    }
-
-    fn visit(&mut self, package: &[usize], chosen: &mut Vec<usize>, cost: i64, room: &Room) {
-        self.steps += 1;
-        let cheapest = |gang: &usize| self.open[*gang].as_ref().and_then(|open| open.first()).map_or(0, |open| open.0);
-        let rest: i64 = package[chosen.len()..].iter().map(cheapest).sum();
-        let is_done = |(best, _): &(i64, Vec<usize>)| self.first || cost + rest >= *best;
-        let steps_max = if self.first { JOIN_STEPS_MAX } else { STEPS_MAX };
-        if self.steps > steps_max || self.work > WORK_MAX || self.best.as_ref().is_some_and(is_done) {
-            return;
-        }
-        let Some(gang) = package.get(chosen.len()) else {
-            self.best = Some((cost, chosen.clone()));
-            return;
-        };
-        let (modes, open) = (self.modes, self.open[*gang].take().unwrap_or_default());
-        let own = open.first().map_or(0, |open| open.0);
-        for (price, at) in &open {
-            if self.best.as_ref().is_some_and(|(best, _)| cost + rest - own + price >= *best) {
-                break;
-            }
-            let mode = &modes[*gang].all[*at];
-            self.work += room.width() as u64;
-            if room.admits(&mode.needs, self.now, mode.seconds) {
-                self.work += room.size() as u64;
-                let mut after = room.clone();
-                after.take(&mode.needs, self.now, mode.seconds);
-                chosen.push(*at);
-                self.visit(package, chosen, cost + price, &after);
-                chosen.pop();
-            }
-        }
-        self.open[*gang] = Some(open);
     }
 }

@@ -77,7 +77,7 @@ impl Reduced {
                 let least = request.demand().scale().map_or(Factor::ONE, |scale| *scale.range().start());
                 let length = least.length(request.demand().length_on(candidate.host));
                 // Of what may be scaled, or waits for slower hosts, another form might be short enough.
-                candidate.schedule.longest().is_none_or(|longest| length <= longest)
+                candidate.schedule.excluding(length).is_none()
             };
             let serves: Vec<bool> = asked.iter().map(|request| needs(request) && is_given(request)).collect();
             is_exact &= asked.iter().all(|request| !needs(request) || is_given(request));

@@ -5,10 +5,10 @@ use std::ops::{Range, RangeInclusive};
 use proptest::prelude::*;
 
 use super::{
-    super::watch::Watch,
+    super::{multicluster::Choice, watch::Watch},
     bounds::Bounds,
     local::{Placed, Placer, Worth, search},
-    mesd::{Choice, mesd},
+    mesd::mesd,
     modes::Modes,
     package::{Taste, packages},
     problem::{Gang, Group, Link, Placement, Problem, Steps, Units},

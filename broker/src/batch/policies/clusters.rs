@@ -9,7 +9,8 @@ use super::PolicyError;
 use crate::{
     batch::{
         BatchError, BatchObjective, Order,
-        clusters::{Choice, Reduced, Taste, Work, mesd, packages, shortest},
+        clusters::{Reduced, Taste, Work, mesd, packages, shortest},
+        multicluster::Choice,
         order::ordered,
         policy::Policy,
         run::Run,

@@ -196,7 +196,7 @@ fn with_equal_hosts(run: &Run<'_>, requests: Vec<usize>, left: &mut BTreeMap<usi
         let Some(demand) = run.requests[at].request().map(Request::demand) else { return true };
         let (slowest, _) = range(demand);
         let length = slowest.length(demand.length_on(host.host));
-        host.schedule.longest().is_none_or(|longest| length <= longest)
+        host.schedule.excluding(length).is_none()
             && demand
                 .host_needs()
                 .first_unmet(host.site, host.host)

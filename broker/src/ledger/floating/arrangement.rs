@@ -202,29 +202,30 @@ impl<B: Books> Ledger<B> {
     /// Moves seats and publishes nothing: the reserved ones, before and after. While a ledger takes in its bookings anew, nobody
     /// knows a version that has them.
     pub(super) fn move_seats(&mut self, arrangement: &Arrangement) -> (Vec<Grant>, Vec<Grant>) {
-        let (mut held, mut before, mut after) = (Vec::new(), Vec::new(), Vec::new());
+        let mut moves: BTreeMap<&AttemptId, BTreeMap<SeatNumber, &HostId>> = BTreeMap::new();
         for (attempt, seat, host) in &arrangement.moves {
-            let Some(booking) = self.bookings.get_mut(attempt) else { continue };
-            let is_held = booking.is_held();
-            let Some(grant) = booking.grants.iter_mut().find(|grant| grant.seat == *seat) else { continue };
-            let old = grant.clone();
-            if let Place::Floating { host: at, .. } = &mut grant.place {
-                *at = host.clone();
-            }
-            if is_held {
-                held.push((old, grant.clone()));
-            } else {
-                before.push(old);
-                after.push(grant.clone());
+            moves.entry(attempt).or_default().insert(*seat, host);
+        }
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for (attempt, hosts) in moves {
+            let mut moved = Vec::new();
+            let booking = self.amend(attempt, |booking| {
+                for grant in &mut booking.grants {
+                    let Some(to) = hosts.get(&grant.seat) else { continue };
+                    let old = grant.clone();
+                    if let Place::Floating { host, .. } = &mut grant.place {
+                        *host = (*to).clone();
+                    }
+                    moved.push((old, grant.clone()));
+                }
+            });
+            if booking.is_some_and(|booking| !booking.is_held()) {
+                let (old, new): (Vec<Grant>, Vec<Grant>) = moved.into_iter().unzip();
+                before.extend(old);
+                after.extend(new);
                 self.floating.unwritten.insert(attempt.clone());
             }
         }
-        let (held_before, held_after): (Vec<Grant>, Vec<Grant>) = held.into_iter().unzip();
-        self.release(&held_before, false);
-        self.release(&before, true);
-        self.promise(&held_after);
-        self.promise(&after);
-        self.reserve(&after);
         (before, after)
     }
 }

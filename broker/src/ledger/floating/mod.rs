@@ -142,18 +142,11 @@ impl<B: Books> Ledger<B> {
         }
         self.floating.seen = now;
         for attempt in self.floating.due(open_from) {
-            let Some(mut booking) = self.take(&attempt) else { continue };
-            bind(&mut booking, open_from);
-            if !booking.is_held() {
-                self.persist(&booking);
+            let changed = self.amend(&attempt, |booking| bind(booking, open_from));
+            if changed.is_some_and(|booking| !booking.is_held()) {
+                self.persist(&attempt);
             }
-            self.insert(booking);
         }
-    }
-
-    /// Binds what of a booking that is about to be confirmed has begun meanwhile; whether it waits is looked at when it is.
-    pub(super) fn bind_begun(&self, booking: &mut Booking) {
-        bind_seats(booking, self.open_from());
     }
 
     /// Binds all of a user's request, since the user counts on the hosts and on the end: what lengthens it is to be on the same, and at once.
@@ -162,10 +155,8 @@ impl<B: Books> Ledger<B> {
         let attempts: Vec<AttemptId> =
             self.of_request(user, request).filter(floats).map(|one| one.attempt.clone()).collect();
         for attempt in attempts {
-            let Some(mut booking) = self.take(&attempt) else { continue };
-            bind(&mut booking, Time(i64::MAX));
-            self.persist(&booking);
-            self.insert(booking);
+            self.amend(&attempt, |booking| bind(booking, Time(i64::MAX)));
+            self.persist(&attempt);
         }
     }
 
@@ -177,17 +168,17 @@ impl<B: Books> Ledger<B> {
     }
 
     /// Writes a booking together with what has moved since it was written.
-    pub(super) fn persist(&mut self, booking: &Booking) {
-        self.write_moved(Some(booking));
+    pub(super) fn persist(&mut self, attempt: &AttemptId) {
+        self.write_moved(Some(attempt));
     }
 
     /// Writes what has moved since it was written, and after it, in one, a booking that may need the room. Without one nothing rests on
     /// what is written, so it may be many records of [`MOVES_MAX`] bookings: after a restart or a change of hosts more may have moved.
-    pub(super) fn write_moved(&mut self, last: Option<&Booking>) {
+    pub(super) fn write_moved(&mut self, last: Option<&AttemptId>) {
         let moved = std::mem::take(&mut self.floating.unwritten);
-        let moved = moved.iter().filter(|attempt| last.is_none_or(|last| **attempt != last.attempt));
-        let moved = moved.filter_map(|attempt| self.bookings.get(attempt));
-        let mut records: Vec<BookingRecord> = moved.chain(last).map(Booking::to_booking_record).collect();
+        let attempts = moved.iter().filter(|attempt| Some(*attempt) != last).chain(last);
+        let bookings = attempts.filter_map(|attempt| self.bookings.get(attempt));
+        let mut records: Vec<BookingRecord> = bookings.map(Booking::to_booking_record).collect();
         let most = if last.is_some() { records.len() } else { MOVES_MAX };
         while !records.is_empty() {
             let rest = records.split_off(most.min(records.len()));
@@ -280,8 +271,8 @@ fn bind(booking: &mut Booking, until: Time) {
     bind_seats(booking, until);
 }
 
-/// Gives the floating seats of a booking that begin by then their hosts for good.
-fn bind_seats(booking: &mut Booking, until: Time) {
+/// Gives the floating seats of a booking that begin by then their hosts for good; whether the booking waits is looked at when it is bound.
+pub(super) fn bind_seats(booking: &mut Booking, until: Time) {
     booking.grants.iter_mut().filter(|grant| grant.window.start <= until).for_each(bind_one);
 }
 

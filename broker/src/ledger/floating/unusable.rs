@@ -116,13 +116,12 @@ impl<B: Books> Ledger<B> {
     /// Takes a seat from its host to the one that was found, or away.
     fn leave(&mut self, now: Now, (attempt, seat): (&AttemptId, SeatNumber), found: Option<Found>) {
         if let Some((_, Some(moves))) = &found {
-            // Of the owner nothing is refused.
-            let _ = self.plan_queue(None, Some(moves), (&[], &[]));
+            self.plan_for_owner(Some(moves), &[]);
             self.make_moves(moves);
         }
-        let Some(mut booking) = self.end(attempt) else { return };
-        let before = self.rest_of(now, &booking);
-        self.release(&before, true);
+        let Some(mut booking) = self.bookings.get(attempt).cloned() else { return };
+        let free_from = self.free_from(now);
+        let before = self.rest_of(free_from, &booking);
         let at = booking.grants.iter().position(|grant| grant.seat == seat);
         match (at, found) {
             (Some(at), Some((to, _))) => {
@@ -134,7 +133,10 @@ impl<B: Books> Ledger<B> {
                 booking.lost.push(booking.grants.remove(at));
                 // With fewer seats here more may go over the uplink. What has begun stays all the same.
                 let load = self.load_of(booking.talk, booking.grants.len(), booking.window);
-                if load.is_some_and(|load| !self.fits_still(&load, now)) {
+                let bears = load.is_none_or(|load| {
+                    self.try_out(|ledger| ledger.end(attempt, free_from).is_some() && ledger.fits_still(&load, now))
+                });
+                if !bears {
                     if booking.window.start > now.utc {
                         booking.lost.append(&mut booking.grants);
                     } else {
@@ -144,14 +146,12 @@ impl<B: Books> Ledger<B> {
             }
             (None, _) => {}
         }
-        let after = self.rest_of(now, &booking);
-        self.promise(&after);
-        self.reserve(&after);
+        let after = self.rest_of(free_from, &booking);
+        self.amend_from(attempt, free_from, |present| *present = booking);
         let (before, after) = (missing(&before, &after), missing(&after, &before));
         self.queue.exchange(&before, &after);
         self.tell(before.iter().chain(&after));
-        self.persist(&booking);
-        self.begin(booking);
+        self.persist(attempt);
     }
 }
 

@@ -18,43 +18,34 @@ use crate::{
 pub(super) struct TooDear;
 
 impl<B: Books> Ledger<B> {
-    /// Plans what waits around these grants and the seats that make room for them: those of a user, at this time, only as far as the owner
-    /// bears what that costs.
-    ///
-    /// # Errors
-    /// The refusal, with what the grants would cost; nothing has changed then.
-    pub(in crate::ledger) fn plan_queue(
-        &mut self,
-        user: Option<Now>,
-        moves: Option<&Arrangement>,
-        (grants, cuts): (&[Grant], &[Cut]),
-    ) -> Result<(), RefusalReason> {
+    /// Plans what waits around these grants of the owner and the seats that make room for them.
+    pub(in crate::ledger) fn plan_for_owner(&mut self, moves: Option<&Arrangement>, grants: &[Grant]) {
         let (before, mut after) = moves.map(|moves| self.moved(moves)).unwrap_or_default();
         after.extend_from_slice(grants);
-        match user {
-            None => self.queue.exchange(&before, &after),
-            Some(now) => {
-                if let Some((plan, _)) = self.plan_around(now, (&before, &after), cuts)? {
-                    self.queue.plan = Some(plan);
-                }
-            }
-        }
-        Ok(())
+        self.queue.exchange(&before, &after);
     }
 
-    /// What these grants of a user, and the seats that make room for them, would cost what waits.
+    /// The plan of what waits around these grants of a user and the seats that make room for them, and what they cost it, while the jobs are
+    /// cut. None when nothing waits.
     ///
     /// # Errors
     /// The refusal, when that is more than the owner bears.
-    pub(in crate::ledger) fn quote_queue(
+    pub(in crate::ledger) fn plan_for_user(
         &self,
         now: Now,
         moves: Option<&Arrangement>,
         (grants, cuts): (&[Grant], &[Cut]),
-    ) -> Result<Quote, RefusalReason> {
+    ) -> Result<Option<(OwnPlan, Quote)>, RefusalReason> {
         let (before, mut after) = moves.map(|moves| self.moved(moves)).unwrap_or_default();
         after.extend_from_slice(grants);
-        Ok(self.plan_around(now, (&before, &after), cuts)?.map(|(_, quote)| quote).unwrap_or_default())
+        self.plan_around(now, (&before, &after), cuts)
+    }
+
+    /// Lets waiting own jobs follow a plan of [`Ledger::plan_for_user`].
+    pub(in crate::ledger) fn follow_plan(&mut self, planned: Option<(OwnPlan, Quote)>) {
+        if let Some((plan, _)) = planned {
+            self.queue.plan = Some(plan);
+        }
     }
 
     /// Whether own jobs wait, or may be stopped: then a hold may cost the owner something, and others do well to ask for a quote.

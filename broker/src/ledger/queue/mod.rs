@@ -342,17 +342,13 @@ impl<B: Books> Ledger<B> {
                 .collect();
             let promised = |reason| QueueError::Promised { id: id.clone(), reason };
             let wanted = Wanted { grants: &more, request: None, floats: false };
+            let end = booking.window.end + longer;
             self.admit((&wanted, None), None, None).map_err(promised)?;
+            self.end_at(&attempt, end);
             if !self.may_stop(&attempt) {
-                self.reserve(&more);
                 self.tell(&more);
             }
-            if let Some(mut booking) = self.end(&attempt) {
-                booking.grants.iter_mut().for_each(|grant| grant.window.end = grant.window.end + longer);
-                booking.window.end = booking.window.end + longer;
-                self.persist(&booking);
-                self.begin(booking);
-            }
+            self.persist(&attempt);
         } else if self.queue.fed.contains(&attempt) {
             return Err(QueueError::OfFeed(id.clone()));
         } else if let Some(plan) = &mut self.queue.plan {

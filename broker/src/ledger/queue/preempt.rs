@@ -38,19 +38,22 @@ pub(in crate::ledger) struct Cut {
     /// What it leaves: the last part of each of its grants.
     pub freed: Vec<Grant>,
     end: Time,
+    /// When it would end otherwise.
+    whole: Time,
 }
 
 impl<B: Books> Ledger<B> {
-    /// [`Ledger::room_for`]; for a user, at this time, perhaps in the place of own jobs that run, from that time on. What these leave is free
-    /// in the books until [`Ledger::undo_cuts`] or [`Ledger::make_cuts`].
-    pub(in crate::ledger) fn room_with_cuts(
+    /// What comes of [`Ledger::room_for`]; for a user, at this time, perhaps in the place of own jobs that run, from that time on. They are
+    /// cut in the books for as long as `then` looks.
+    pub(in crate::ledger) fn room_with_cuts<R>(
         &mut self,
         (wanted, talk): (&Wanted<'_>, Option<Talk>),
         others: Option<&Substitutes<'_>>,
         user: Option<(Now, Time)>,
-    ) -> Result<(Room, Vec<Cut>), RefusalReason> {
+        then: impl FnOnce(&Ledger<B>, Room, Vec<Cut>) -> R,
+    ) -> Result<R, RefusalReason> {
         let reason = match self.room_for((wanted, talk), others) {
-            Ok(room) => return Ok((room, Vec::new())),
+            Ok(room) => return Ok(then(self, room, Vec::new())),
             Err(reason) => reason,
         };
         let Some((window, (now, cuts_from))) = hull(wanted.grants).zip(user) else { return Err(reason) };
@@ -58,26 +61,41 @@ impl<B: Books> Ledger<B> {
         if from < cuts_from || matches!(reason, RefusalReason::UplinkFull { .. } | RefusalReason::UnknownHost(_)) {
             return Err(reason);
         }
+        let window = Window { start: from, ..window };
+        let found = self.try_out(|ledger| {
+            let (room, cuts) = ledger.cut_for((wanted, talk), others, window)?;
+            Some(then(ledger, room, cuts))
+        });
+        found.ok_or(reason)
+    }
+
+    /// Cuts jobs in this window until there is room.
+    fn cut_for(
+        &mut self,
+        (wanted, talk): (&Wanted<'_>, Option<Talk>),
+        others: Option<&Substitutes<'_>>,
+        window: Window,
+    ) -> Option<(Room, Vec<Cut>)> {
         let mut cuts = Vec::new();
         let may_move = wanted.floats || others.is_some();
-        for (_, attempt) in self.jobs_to_cut((wanted.grants, may_move), Window { start: from, ..window }) {
-            cuts.extend(self.cut(&attempt, from));
+        for (_, attempt) in self.jobs_to_cut((wanted.grants, may_move), window) {
+            cuts.extend(self.cut(&attempt, window.start));
             let Ok(mut room) = self.room_for((wanted, talk), others) else { continue };
             // Without the last one there was none. Of the others the dearest are spared first.
             for at in (0..cuts.len().saturating_sub(1)).rev() {
-                self.promise(&cuts[at].freed);
+                let Cut { attempt, end, whole, .. } = &cuts[at];
+                self.end_at(attempt, *whole);
                 match self.room_for((wanted, talk), others) {
                     Ok(without) => {
                         room = without;
                         cuts.remove(at);
                     }
-                    Err(_) => self.release(&cuts[at].freed, false),
+                    Err(_) => drop(self.end_at(attempt, *end)),
                 }
             }
-            return Ok((room, cuts));
+            return Some((room, cuts));
         }
-        self.undo_cuts(&cuts);
-        Err(reason)
+        None
     }
 
     /// Whether an own job may be stopped.
@@ -131,21 +149,10 @@ impl<B: Books> Ledger<B> {
         jobs
     }
 
-    /// Frees what a job has from then on.
+    /// A job ends then, in a trial.
     fn cut(&mut self, attempt: &AttemptId, end: Time) -> Option<Cut> {
-        let booking = self.bookings.get(attempt)?;
-        let rest = |grant: &Grant| {
-            let window = Window { start: grant.window.start.max(end), end: grant.window.end };
-            window.is_valid().then(|| Grant { window, ..grant.clone() })
-        };
-        let freed: Vec<Grant> = booking.grants.iter().filter_map(rest).collect();
-        self.release(&freed, false);
-        Some(Cut { attempt: attempt.clone(), freed, end })
-    }
-
-    /// All is as it was.
-    pub(in crate::ledger) fn undo_cuts(&mut self, cuts: &[Cut]) {
-        cuts.iter().for_each(|cut| self.promise(&cut.freed));
+        let whole = self.end_at(attempt, end)?;
+        Some(Cut { attempt: attempt.clone(), freed: self.rest_of(end, &whole), end, whole: whole.window.end })
     }
 
     /// The jobs end so, on disk.
@@ -156,21 +163,18 @@ impl<B: Books> Ledger<B> {
                 self.stop(&attempt, end);
                 continue;
             }
-            let Some(mut booking) = self.end(&attempt) else { continue };
-            booking.grants.iter_mut().for_each(|grant| grant.window.end = grant.window.end.min(end));
-            booking.window.end = end;
-            self.persist(&booking);
-            self.begin(booking);
-            self.queue.cut.insert(attempt);
+            if self.end_at(&attempt, end).is_some() {
+                self.persist(&attempt);
+                self.queue.cut.insert(attempt);
+            }
         }
     }
 
     /// A job that has run until then waits again. What it has lost is on disk before its booking goes.
     fn stop(&mut self, attempt: &AttemptId, end: Time) {
         self.queue.cut.remove(attempt);
-        let (Some(booking), Some(job)) = (self.end(attempt), self.queue.jobs.get_mut(attempt)) else { return };
+        let (Some(booking), Some(job)) = (self.end(attempt, end), self.queue.jobs.get_mut(attempt)) else { return };
         self.begun.remove(attempt);
-        self.settled_before = self.settled_before.max(end);
         job.first_begun.get_or_insert(booking.window.start);
         self.outputs.push_back(Output::Persist(Record::Queue(job.clone())));
         self.outputs.push_back(Output::Persist(Record::Remove(attempt.clone())));
@@ -277,11 +281,8 @@ impl<B: Books> Ledger<B> {
         let Some(window) = hull(&more).filter(|_| self.admit((&wanted, None), None, None).is_ok()) else {
             return false;
         };
-        if let Some(mut booking) = self.end(attempt) {
-            booking.grants.iter_mut().for_each(|grant| grant.window.end = window.end);
-            booking.window.end = window.end;
-            self.persist(&booking);
-            self.begin(booking);
+        if self.end_at(attempt, window.end).is_some() {
+            self.persist(attempt);
         }
         let is_whole = hull(&rest) == Some(window);
         if is_whole {
@@ -326,13 +327,12 @@ impl<B: Books> Ledger<B> {
         let near = self.near(&more);
         let is_in_way = |booking: &&Booking| booking.window.overlaps(rest) && is_on(booking, &near);
         let names: Vec<AttemptId> = self.holds().filter(is_in_way).map(|hold| hold.attempt.clone()).collect();
-        let holds: Vec<Booking> = names.iter().filter_map(|name| self.take(name)).collect();
-        let taken: Vec<Grant> = holds.iter().flat_map(|hold| self.rest_of(now, hold)).collect();
-        self.release(&taken, false);
         let wanted = Wanted { grants: &first_of(&more, Span(1)), request: None, floats: false };
-        let is_free = self.room_for((&wanted, None), None).is_ok();
-        self.promise(&taken);
-        holds.into_iter().for_each(|hold| self.insert(hold));
+        let free_from = self.free_from(now);
+        let is_free = self.try_out(|ledger| {
+            names.iter().for_each(|name| drop(ledger.end(name, free_from)));
+            ledger.room_for((&wanted, None), None).is_ok()
+        });
         if is_free {
             names.iter().for_each(|name| self.give_back(now, name));
         }
@@ -388,12 +388,12 @@ impl<B: Books> Ledger<B> {
         let Some(window) = hull(&more) else { return false };
         let cheaper = self.jobs_to_cut((&more, true), window).into_iter().take_while(|(other, _)| *other < lost);
         for (_, other) in cheaper.collect::<Vec<_>>() {
-            let Some(one) = self.cut(&other, window.start) else { continue };
             let wanted = Wanted { grants: &more, request: None, floats: false };
-            if self.room_for((&wanted, None), None).is_err() {
-                self.undo_cuts(&[one]);
-                continue;
-            }
+            let found = self.try_out(|ledger| {
+                let one = ledger.cut(&other, window.start)?;
+                ledger.room_for((&wanted, None), None).is_ok().then_some(one)
+            });
+            let Some(one) = found else { continue };
             if let Some(mut plan) = self.queue.plan.take() {
                 // The one leaves its place, and the other its hosts, before the other is planned.
                 plan.remove(attempt);

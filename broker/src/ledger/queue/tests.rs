@@ -6,7 +6,8 @@ use super::{
     super::{
         Event, Kept, LedgerLimits, Output, Record,
         own_plan::Loss,
-        tests::{ask, at, attempt, confirm, cpu, hold, host, id, reason},
+        promises::tests::booking,
+        tests::{ask, at, attempt, confirm, cpu, grant, hold, host, id, reason},
     },
     *,
 };
@@ -334,7 +335,7 @@ fn a_job_that_cannot_begin_keeps_no_other_waiting() {
     // The plan does not know of this.
     let planned = ledger.queue.plan.as_ref().unwrap().planned(&job("a", 1, 1, 1).attempt).unwrap();
     let window = Window::starting(Time(1_100), Span(1));
-    ledger.hosts.get_mut(&planned.hosts[0]).unwrap().hold(window, &cpu(1));
+    ledger.begin(booking(0, vec![grant(0, planned.hosts[0].as_str(), window, 1)]));
     ledger.run_queue(second(1_100));
     let (stages, begun) = (shown(&ledger), |at: usize| shown(&ledger)[at].3);
     assert_eq!((stages[0].1, begun(0), begun(1)), (1_101, false, true), "{stages:?}");

@@ -35,8 +35,6 @@ struct Later {
     bookings: Vec<Booking>,
     /// The jobs that then end whole.
     spared: Vec<AttemptId>,
-    /// What these had not, and have again.
-    rests: Vec<Grant>,
     /// What moves for that.
     moves: Option<Arrangement>,
     /// The plan of what waits behind.
@@ -107,24 +105,16 @@ impl<B: Books> Ledger<B> {
         if jobs.is_empty() {
             return;
         }
-        // Their own seats are in nobody's way.
-        let bookings: Vec<Booking> = attempts.iter().filter_map(|attempt| self.end(attempt)).collect();
-        let taken: Vec<Vec<Grant>> = bookings.iter().map(|booking| self.rest_of(now, booking)).collect();
-        taken.iter().for_each(|taken| self.release(taken, true));
-        let later = self.best_of((now, until), &bookings, &jobs);
-        match later.filter(|later| later.moves.as_ref().is_none_or(|moves| self.may_move(moves))) {
-            Some(later) => self.begin_later(now, &taken, later),
-            None => bookings.into_iter().zip(&taken).for_each(|(booking, taken)| self.put_in(booking, taken)),
+        let free_from = self.free_from(now);
+        let later = self.try_out(|ledger| {
+            // Their own seats are in nobody's way.
+            let bookings: Vec<Booking> = attempts.iter().filter_map(|attempt| ledger.end(attempt, free_from)).collect();
+            let later = ledger.best_of((now, until), &bookings, &jobs)?;
+            later.moves.as_ref().is_none_or(|moves| ledger.may_move(moves)).then_some(later)
+        });
+        if let Some(later) = later {
+            self.begin_later(now, later);
         }
-    }
-
-    /// A booking is in the books with this, and written with what is written next: its seats may have moved since it was written.
-    fn put_in(&mut self, booking: Booking, taken: &[Grant]) {
-        self.promise(taken);
-        self.reserve(taken);
-        let attempt = booking.attempt.clone();
-        self.begin(booking);
-        self.note_unwritten(&attempt);
     }
 
     /// How bookings that are not in the books begin later so that all these jobs end whole; else as many of them as can, those first of which
@@ -148,26 +138,30 @@ impl<B: Books> Ledger<B> {
     /// How bookings that are not in the books begin later, after the shortest waits, so that these jobs end whole.
     fn later(&mut self, at: (Now, Time), bookings: &[Booking], spared: &[AttemptId]) -> Option<Later> {
         let rests: Vec<Grant> = spared.iter().flat_map(|job| self.rest_of_job(job)).collect();
+        let ends: Vec<Time> = rests.iter().map(|rest| rest.window.end).collect();
         let (later, moves) = match bookings {
             [one] => {
-                let mut waits = self.waits_of(one, spared, at.1).into_iter();
+                let mut waits = self.waits_of(one, &ends, at.1).into_iter();
                 let (later, moves) = waits.find_map(|wait| self.one_later(at.0, wait, one, &rests))?;
                 (vec![later], moves)
             }
-            all => (self.all_later(at, all, (spared, &rests))?, None),
+            all => {
+                self.check_room(&rests).ok()?;
+                (self.try_out(|ledger| ledger.all_later(at, all, (spared, &ends)))?, None)
+            }
         };
         let (mut before, mut after) = moves.as_ref().map(|moves| self.moved(moves)).unwrap_or_default();
         for (booking, later) in bookings.iter().zip(&later).filter(|(_, later)| !later.wait.is_zero()) {
-            before.extend(self.rest_of(at.0, booking));
-            after.extend_from_slice(&self.taken_by(later));
+            before.extend(self.rest_of(self.free_from(at.0), booking));
+            after.extend(self.taken_by(later).iter().cloned());
         }
         after.extend_from_slice(&rests);
         let plan = self.plan_of_spared(at.0, (&before, &after), spared).ok()?;
-        Some(Later { bookings: later, spared: spared.to_vec(), rests, moves, plan })
+        Some(Later { bookings: later, spared: spared.to_vec(), moves, plan })
     }
 
-    /// For how long a booking may wait: until something ends near it.
-    fn waits_of(&self, booking: &Booking, jobs: &[AttemptId], until: Time) -> Vec<Span> {
+    /// For how long a booking may wait: until something ends near it, or one of the jobs at its end.
+    fn waits_of(&self, booking: &Booking, ends: &[Time], until: Time) -> Vec<Span> {
         let start = booking.window.start;
         let wait = |end: Time| {
             let wait = end.since(start);
@@ -180,7 +174,7 @@ impl<B: Books> Ledger<B> {
         waits.sort_unstable();
         waits.dedup();
         waits.truncate(WAITS_MAX);
-        waits.extend(jobs.iter().filter_map(|job| wait(hull(&self.rest_of_job(job))?.end)));
+        waits.extend(ends.iter().filter_map(|end| wait(*end)));
         waits.sort_unstable();
         waits.dedup();
         waits
@@ -202,36 +196,28 @@ impl<B: Books> Ledger<B> {
         self.may_have(now, &later).then(|| (later, room.moves.map(|(moves, _)| moves)))
     }
 
-    /// How several bookings begin one after another where these jobs have their rests, all on the hosts that they have.
+    /// Begins several bookings one after another where these jobs end whole, all on the hosts that they have, in a trial.
     fn all_later(
         &mut self,
         (now, until): (Now, Time),
         bookings: &[Booking],
-        (jobs, rests): (&[AttemptId], &[Grant]),
+        (jobs, ends): (&[AttemptId], &[Time]),
     ) -> Option<Vec<Booking>> {
-        self.check_room(rests).ok()?;
-        self.promise(rests);
-        let mut placed: Vec<(Booking, Vec<Grant>)> = Vec::new();
+        jobs.iter().for_each(|job| self.end_whole(job));
+        let mut placed: Vec<Booking> = Vec::new();
         for booking in bookings {
             // What has room as it is stays so.
-            let mut waits = std::iter::once(Span::default()).chain(self.waits_of(booking, jobs, until));
-            let found = waits.find_map(|wait| {
+            let mut waits = std::iter::once(Span::default()).chain(self.waits_of(booking, ends, until));
+            let later = waits.find_map(|wait| {
                 let later = later_by(booking, wait);
-                let taken = self.rest_of(now, &later);
+                let taken = self.rest_of(self.free_from(now), &later);
                 let fits = self.check_room(&taken).is_ok() && (wait.is_zero() || self.may_have(now, &later));
-                fits.then_some((later, taken))
-            });
-            let Some((later, taken)) = found else { break };
-            self.promise(&taken);
+                fits.then_some(later)
+            })?;
             self.begin(later.clone());
-            placed.push((later, taken));
+            placed.push(later);
         }
-        for (later, taken) in &placed {
-            self.end(&later.attempt);
-            self.release(taken, false);
-        }
-        self.release(rests, false);
-        (placed.len() == bookings.len()).then(|| placed.into_iter().map(|(later, _)| later).collect())
+        Some(placed)
     }
 
     /// Whether a booking that is not in the books, and begins later, has room on the uplink, and its user and its time are within the owner's
@@ -251,24 +237,29 @@ impl<B: Books> Ledger<B> {
         self.check_share(&later.grants, account).is_ok() && self.check_use((user, account), through, &taken).is_ok()
     }
 
-    /// Bookings that had this, and are not in the books, begin later; on disk together with the jobs that end whole by that.
-    fn begin_later(&mut self, now: Now, taken: &[Vec<Grant>], later: Later) {
-        let Later { bookings, spared, rests, moves, plan } = later;
+    /// Bookings begin later; on disk together with the jobs that end whole by that.
+    fn begin_later(&mut self, now: Now, Later { bookings, spared, moves, plan }: Later) {
+        let free_from = self.free_from(now);
+        let before: Vec<Booking> = bookings.iter().filter_map(|later| self.end(&later.attempt, free_from)).collect();
         self.queue.plan = plan;
         self.queue.is_freed = true;
         if let Some(moves) = &moves {
             self.make_moves(moves);
         }
-        self.promise(&rests);
-        spared.iter().for_each(|job| self.end_whole(job));
-        let last = bookings.iter().rfind(|booking| !booking.wait.is_zero()).cloned();
+        for job in &spared {
+            self.end_whole(job);
+            self.note_unwritten(job);
+            self.queue.cut.remove(job);
+        }
+        let last = bookings.iter().rfind(|booking| !booking.wait.is_zero()).map(|booking| booking.attempt.clone());
         let mut changed = Vec::new();
-        for (booking, before) in bookings.into_iter().zip(taken) {
-            let after = self.rest_of(now, &booking);
+        for (booking, before) in bookings.into_iter().zip(&before) {
             if !booking.wait.is_zero() {
-                changed.extend(before.iter().chain(&after).cloned());
+                changed.extend([before, &booking].into_iter().flat_map(|of| self.rest_of(free_from, of)));
             }
-            self.put_in(booking, &after);
+            let attempt = booking.attempt.clone();
+            self.begin(booking);
+            self.note_unwritten(&attempt);
         }
         // Others hear of it when all are in the books: what stays where it was is no news.
         self.tell(&changed);
@@ -277,15 +268,11 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// A job that was cut has all its time again, which is promised already.
+    /// A job that was cut has all its time again.
     fn end_whole(&mut self, attempt: &AttemptId) {
-        let rest = hull(&self.rest_of_job(attempt));
-        let (Some(rest), Some(mut job)) = (rest, self.end(attempt)) else { return };
-        job.grants.iter_mut().for_each(|grant| grant.window.end = rest.end);
-        job.window.end = rest.end;
-        self.begin(job);
-        self.note_unwritten(attempt);
-        self.queue.cut.remove(attempt);
+        if let Some(rest) = hull(&self.rest_of_job(attempt)) {
+            self.end_at(attempt, rest.end);
+        }
     }
 }
 

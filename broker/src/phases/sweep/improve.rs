@@ -47,8 +47,17 @@ impl<O: PhaseObserver> Sweep<'_, '_, O> {
         }
         // Everything below `low` is excluded, or was not settled; `below` is reached. The first question is for any better plan, the
         // others halve what is left.
+        let mut least = None;
         while below.is_none_or(|below| low < below) {
             let most = below.map(|below| if found.is_none() { below - 1 } else { low + (below - 1 - low) / 2 });
+            if let (Some(most), Some(below), true) = (most, below, is_cost && found.is_some()) {
+                let least = *least.get_or_insert_with(|| self.least_at_a_site(&slot, below - 1));
+                if self.set_question_aside(&slot, (least, most)) {
+                    low = most + 1;
+                    continue;
+                }
+                self.make_up();
+            }
             let within = most.map_or(Within::Any, |most| objective.within(start, most));
             match self.decide_within(&slot, within, &mut limited) {
                 Settled::Found(chosen) => {

@@ -33,7 +33,7 @@ type Best = (i64, i64);
 fn uplinks(raw: &[RawLink]) -> Uplinks {
     let link = |(site, raw): (usize, &RawLink)| {
         let (mbps, uses) = raw.as_ref()?;
-        let mut link = Uplink { mbps: Amount(*mbps), occupancy: Default::default() };
+        let mut link = Uplink { mbps: Amount(*mbps), occupancy: Default::default(), coarse_from: None };
         for (start, length, amount) in uses {
             link.occupancy.add(Window { start: Time(*start), end: Time(start + length) }, Amount(*amount));
         }

@@ -4,6 +4,8 @@
 
 mod alike;
 mod answers;
+mod aside;
+mod coarse;
 mod linked;
 mod molded;
 mod objectives;
@@ -144,7 +146,7 @@ fn free_for(raw: &RawRequest, start: i64, length: i64, host: &Host, schedule: &S
     let is_slow = raw.speed_min.is_some_and(|least| host.speed.thousandths() < least);
     let is_closed =
         |closed: &crate::schedule::Occupancy| (start..start + length).any(|at| closed.used_at(Time(at)).0 > 0);
-    let is_too_long = schedule.longest().is_some_and(|longest| length.unsigned_abs() > longest.0);
+    let is_too_long = schedule.excluding(Span(length.unsigned_abs())).is_some();
     if is_too_long || schedule.closed().is_some_and(is_closed) {
         return None;
     }

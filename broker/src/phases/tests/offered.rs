@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::{availability::Availability, offered::Offered, schedule::Occupancy};
+use crate::{
+    availability::Availability,
+    offered::Offered,
+    schedule::{Longest, Occupancy},
+};
 
 /// By site: spans as lengths of what is closed and what is open in turn, and the longest seat.
 type RawOwner = (Option<Vec<(i64, i64)>>, Option<u64>);
@@ -27,7 +31,7 @@ fn restrict(grid: &mut Grid, owners: &[RawOwner]) {
         let offered = Offered { spans, ..Offered::default() };
         let mut closed = Occupancy::default();
         offered.closed(Time(0)).into_iter().for_each(|window| closed.add(window, Amount(1)));
-        schedule.close(Some(Arc::new(closed)), longest.map(Span));
+        schedule.close(Some(Arc::new(closed)), longest.map(|most| Longest::OfOwner(Span(most))));
     }
 }
 

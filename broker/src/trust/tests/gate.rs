@@ -5,8 +5,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use crate::{
     amount::Amount,
     cost::Cost,
+    features::Images,
     host::{Host, Speed},
     ids::{HostId, RequestId, SeatNumber, ShapeNumber, SiteId},
+    needs::{Lack, Need},
     plan::Place,
     protocol::{AttemptId, Grant, HoldRequest},
     request::{Request, RequestDocument},
@@ -61,6 +63,8 @@ struct Case {
     entry_point: Option<Chain>,
     trust: Trust,
     policy: OwnerPolicy,
+    /// What the owner lets commands have, where requests are refused for that.
+    allowed: Option<(Vec<Need>, Images)>,
     revocations: Vec<SignedRevocation>,
     /// Changes what was signed, afterwards.
     tamper: fn(&mut Authorization),
@@ -88,6 +92,7 @@ fn case() -> Case {
         entry_point: Some(testing::member(Subject::Site(site("e")), Role::Site, "lab")),
         trust: testing::closed(),
         policy: OwnerPolicy::default(),
+        allowed: None,
         revocations: Vec::new(),
         tamper: |_| {},
     }
@@ -148,6 +153,12 @@ impl Case {
         self.grants.iter_mut().for_each(|grant| grant.amounts = cpu(1_000));
     }
 
+    /// Commands are run, with the network, where the owner gives this.
+    fn asks_for_network(&mut self, given: &[Need]) {
+        self.request.needs = [Need::Run, Need::Network].into();
+        self.allowed = Some((given.to_vec(), Images::default()));
+    }
+
     /// Hosts are taken whole.
     fn asks_for_whole_hosts(&mut self) {
         self.request.exclusive = true;
@@ -156,6 +167,9 @@ impl Case {
 
     fn gate(&self) -> Gate {
         let mut gate = Gate::new(self.trust.clone(), self.policy.clone());
+        if let Some((needs, images)) = self.allowed.clone() {
+            gate.set_allowed(needs, images);
+        }
         for revocation in &self.revocations {
             gate.revoke(revocation, self.now).unwrap();
         }
@@ -374,6 +388,12 @@ fn behind(name: &str) -> String {
 }
 
 const OWNED: &[(Rule, Change)] = &[
+    (Rule::Needs, |case| case.asks_for_network(&[])),
+    (Rule::Needs, |case| {
+        case.request.needs = [Need::Run].into();
+        let image = "a:1".to_owned().try_into().unwrap();
+        case.allowed = Some((vec![Need::Run], Images::of([image].into())));
+    }),
     (Rule::OwnerAllow, |case| case.policy.allow = Some(names(&["bob"]))),
     (Rule::OwnerAllow, |case| {
         invited_as_anybody(case);
@@ -403,6 +423,24 @@ const OWNED: &[(Rule, Change)] = &[
         case.user = Some(chain(&Credential { limits, ..testing::credential(user_key(), Role::User, "ada") }));
     }),
 ];
+
+#[test]
+fn what_an_owner_does_not_give_is_refused_by_its_name() {
+    let mut asked = case();
+    asked.request.needs = [Need::Run].into();
+    assert!(asked.admit().is_ok(), "nothing is known of what is given");
+    asked.asks_for_network(&[Need::Run, Need::Network]);
+    assert!(asked.admit().is_ok());
+    asked.asks_for_network(&[Need::Run]);
+    let denial = asked.admit().unwrap_err();
+    assert_eq!(
+        denial.to_string(),
+        "refused by rule `needs`: the request needs network, which the owner does not give now"
+    );
+    let needs = Request::try_from(asked.request).unwrap().demand().needs().clone();
+    assert_eq!(denial.lack_of(&needs), Some(Lack::Need(Need::Network)));
+    assert_eq!(Denial::new(Rule::Draining, denial.detail).lack_of(&needs), None);
+}
 
 /// The owner offers everything until then.
 fn until(end: i64) -> Option<std::sync::Arc<crate::offered::Spans>> {

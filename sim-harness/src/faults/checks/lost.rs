@@ -155,11 +155,11 @@ fn name_of(grid: &Grid, node: usize, id: &RequestId, attempt: u32) -> AttemptId 
 fn check_silence(grid: &Grid, node: usize, id: &RequestId, site: usize) -> Result<(), String> {
     let Some(running) = grid.nodes[node].running() else { return Ok(()) };
     let Some(losses) = &grid.options.losses else { return Err("nothing is ever lost in this seed".to_owned()) };
-    // Questions of a node that is slow, or waits for its disk, leave late, and their answers come too late for it. What
-    // came while it wrote down that the site is silent was too late as well.
+    // Questions of a node that is slow, or waits for its disk, leave late, and their answers come too late for it. What came while it
+    // wrote down that the site is silent, and then what came of the search for other hosts, was too late as well.
     let slow_ms = if grid.options.faults.slowness { SLOW_MS_MAX } else { 0 };
     let (last, before) = running.inspected.get(&(id.clone(), site)).copied().unwrap_or_default();
-    let is_late = grid.now().ms_since(last) <= grid.nodes[node].disk_ms_max + slow_ms;
+    let is_late = grid.now().ms_since(last) <= 2 * (grid.nodes[node].disk_ms_max + slow_ms);
     let heard = if is_late { before } else { last }.max(running.started);
     let late_ms = 2 * (grid.nodes[node].disk_ms_max + slow_ms) + grid.options.answer_timeout.0;
     let silent_ms = grid.now().ms_since(heard) + late_ms;

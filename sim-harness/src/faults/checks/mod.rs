@@ -38,6 +38,10 @@ pub use self::{
 };
 use super::{grid::Grid, names};
 
+/// The sums of a ledger are compared with all that they are made of after one event in so many, at every start and at the end. What is wrong with
+/// them stays wrong until then, and the comparison costs as much as the event.
+const SUMS_EVERY: u64 = 8;
+
 /// A site's ledger has changed, and was told the time: a slow node's timer may be late, but no event finds a hold that has
 /// lapsed.
 pub fn check_ledger(grid: &mut Grid, node: usize) {
@@ -56,10 +60,10 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
         grid.violate("the uplink is booked as its bookings say", Some(&request), format!("s{node}: {what}"));
         return;
     }
-    if let Err(what) = running.machines.ledger.sanity_check() {
-        grid.violate("the ledger is consistent", None, format!("s{node}: {what}"));
+    if are_sums_due(grid) && !check_sums(grid, node) {
         return;
     }
+    let Some(running) = grid.nodes[node].running() else { return };
     let is_again = |booking: &&Booking| {
         let of_request =
             |(attempt, end): (&AttemptId, &Time)| attempt.request == booking.attempt.request && now.utc < *end;
@@ -72,6 +76,21 @@ pub fn check_ledger(grid: &mut Grid, node: usize) {
     }
     floating::check_ledger(grid, node);
     check_taken_back(grid, node);
+}
+
+/// After one event in [`SUMS_EVERY`], which its moment says: moments are drawn, so they follow no pattern and differ from seed to seed.
+fn are_sums_due(grid: &Grid) -> bool {
+    let mixed = grid.now().0.cast_unsigned().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 32).is_multiple_of(SUMS_EVERY)
+}
+
+/// Compares what the ledger of a site keeps at hand with all that it is the sum of; whether that is consistent.
+pub fn check_sums(grid: &mut Grid, node: usize) -> bool {
+    let Some(Err(what)) = grid.nodes[node].running().map(|running| running.machines.ledger.sanity_check()) else {
+        return true;
+    };
+    grid.violate("the ledger is consistent", None, format!("s{node}: {what}"));
+    false
 }
 
 /// What is in a ledger for the first time: at its price, within shares, as its owner offers it, not where the site is being emptied, nor for a node whose

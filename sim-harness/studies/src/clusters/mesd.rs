@@ -1,25 +1,18 @@
-//! MESD: all that waits is put into an order, the job that loses least against the empty grid first; the next order is made when all of
-//! this one has begun.
+//! MESD in virtual time: all that waits is put into an order by `broker`, the job that loses least against the empty grid first; the next
+//! order is made when all of this one has begun.
 //!
-//! Source: the dissertation on multi-clusters, 3.3 (algorithms 2 and 3; of line 11 the text counts, which takes the smallest difference).
-//! Invariant: what is chosen fits the free hosts; carried jobs saturate no link but by one that no links bear alone.
+//! Source: the dissertation on multi-clusters, 3.3. Carried hosts are counted here: a job may have more ways to be spread than the product
+//! looks at, and none of the product's demands besides. Invariant: what is chosen fits the free hosts; carried jobs saturate no link but by
+//! one that no links bear alone.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+
+use broker::batch::multicluster::{Choice, Grid, allocated, least_slowdown_first};
 
 use super::{
-    policies::{by_power, fastest},
+    policies::by_power,
     world::{Cluster, Counts, Job, Policy, Running, State},
 };
-
-/// How hosts are chosen, as `kolo plan --batch mesd` and `mesd:literal` do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
-    /// The fastest ones on which the job puts no more on links than they bear, of those the slowest ones. A job that no links bear alone
-    /// gets its hosts literally.
-    Carried,
-    /// Algorithm 3: links are no limit.
-    Literal,
-}
 
 /// A job with its hosts, and whether they are to be waited for until the links bear it.
 struct Chosen {
@@ -65,52 +58,89 @@ pub(crate) fn ordered(waiting: &[usize], state: &State, choice: Choice) -> Vec<(
     chosen(waiting, state, choice).into_iter().map(|Chosen { job, counts, .. }| (job, counts)).collect()
 }
 
+/// The grid as it will be when what is chosen has begun.
+struct Foreseen<'a> {
+    jobs: &'a [Job],
+    clusters: &'a [Cluster],
+    /// What each has on the empty grid, and whether links bear it there.
+    ideal: BTreeMap<usize, (f64, bool)>,
+    free: Counts,
+    loads: Vec<f64>,
+    /// What is in use, with its end: what runs already counts as begun now.
+    in_use: Vec<(f64, usize, Counts)>,
+    now: f64,
+    order: Vec<Chosen>,
+}
+
 fn chosen(waiting: &[usize], state: &State, choice: Choice) -> Vec<Chosen> {
     let (jobs, clusters) = (state.jobs, state.clusters);
-    let all: Counts = clusters.iter().map(|cluster| cluster.hosts).collect();
-    let idle = vec![0.0; clusters.len()];
-    // What each has on the empty grid, and whether links bear it there.
-    let ideal = |job: &usize| {
-        let carried = if choice == Choice::Carried { carried(&jobs[*job], &all, &idle, clusters) } else { None };
-        let is_carried = carried.is_some();
-        let time = jobs[*job].time(&carried.or_else(|| moved(&jobs[*job], &all, clusters))?, clusters);
-        Some((*job, time, is_carried))
-    };
-    // A job that does not fit the empty grid is never placed.
-    let mut left: Vec<(usize, f64, bool)> = waiting.iter().filter_map(ideal).collect();
-    let (mut free, mut loads) = (state.free(), state.loads());
-    // What is in use, with its end: what runs already counts as begun now.
     let begun =
         |running: &Running| (jobs[running.job].time(&running.counts, clusters), running.job, running.counts.clone());
-    let mut in_use: Vec<(f64, usize, Counts)> = state.running.iter().map(begun).collect();
-    let (mut now, mut order) = (0.0, Vec::new());
-    while !left.is_empty() {
-        let loss = |(at, (job, ideal, is_carried)): (usize, &(usize, f64, bool))| {
-            let counts = match is_carried {
-                true => carried(&jobs[*job], &free, &loads, clusters),
-                false => moved(&jobs[*job], &free, clusters),
-            }?;
-            Some((jobs[*job].time(&counts, clusters) - ideal, at, counts))
-        };
-        let best = left.iter().enumerate().filter_map(loss).min_by(|a, b| a.0.total_cmp(&b.0));
-        if let Some((_, at, counts)) = best {
-            let (job, _, is_carried) = left.remove(at);
-            take(&jobs[job], &counts, (&mut free, &mut loads), false);
-            in_use.push((now + jobs[job].time(&counts, clusters), job, counts.clone()));
-            order.push(Chosen { job, counts, is_carried });
-            continue;
-        }
-        let first = in_use.iter().enumerate().min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
-        let Some((at, _)) = first else { break };
-        let (end, job, counts) = in_use.swap_remove(at);
-        now = end.max(now);
-        take(&jobs[job], &counts, (&mut free, &mut loads), true);
-        if in_use.is_empty() {
-            // Nothing is left of rounding.
-            loads.fill(0.0);
-        }
+    let mut grid = Foreseen {
+        jobs,
+        clusters,
+        ideal: BTreeMap::new(),
+        free: clusters.iter().map(|cluster| cluster.hosts).collect(),
+        loads: vec![0.0; clusters.len()],
+        in_use: state.running.iter().map(begun).collect(),
+        now: 0.0,
+        order: Vec::new(),
+    };
+    let ideal = |job: &usize| {
+        let carried = if choice == Choice::Carried { grid.carried(*job) } else { None };
+        let is_carried = carried.is_some();
+        let time = jobs[*job].time(&carried.or_else(|| grid.moved(*job))?, clusters);
+        Some((*job, (time, is_carried)))
+    };
+    let ideal: BTreeMap<usize, (f64, bool)> = waiting.iter().filter_map(ideal).collect();
+    // A job that does not fit the empty grid is never placed.
+    let left = waiting.iter().copied().filter(|job| ideal.contains_key(job)).collect();
+    (grid.ideal, grid.free, grid.loads) = (ideal, state.free(), state.loads());
+    least_slowdown_first(left, &mut grid);
+    grid.order
+}
+
+impl Grid for Foreseen<'_> {
+    type Loss = f64;
+    type Hosts = Counts;
+
+    fn allocate(&mut self, job: usize) -> Option<(f64, Counts)> {
+        let (ideal, is_carried) = *self.ideal.get(&job)?;
+        let counts = if is_carried { self.carried(job) } else { self.moved(job) }?;
+        Some((self.jobs[job].time(&counts, self.clusters) - ideal, counts))
     }
-    order
+
+    fn begin(&mut self, job: usize, counts: Counts) {
+        take(&self.jobs[job], &counts, (&mut self.free, &mut self.loads), false);
+        self.in_use.push((self.now + self.jobs[job].time(&counts, self.clusters), job, counts.clone()));
+        let is_carried = self.ideal.get(&job).is_some_and(|ideal| ideal.1);
+        self.order.push(Chosen { job, counts, is_carried });
+    }
+
+    fn free_next(&mut self) -> bool {
+        let first = self.in_use.iter().enumerate().min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
+        let Some((at, _)) = first else { return false };
+        let (end, job, counts) = self.in_use.swap_remove(at);
+        self.now = end.max(self.now);
+        take(&self.jobs[job], &counts, (&mut self.free, &mut self.loads), true);
+        if self.in_use.is_empty() {
+            // Nothing is left of rounding.
+            self.loads.fill(0.0);
+        }
+        true
+    }
+}
+
+impl Foreseen<'_> {
+    /// The hosts of a job, whatever the links.
+    fn moved(&self, job: usize) -> Option<Counts> {
+        allocated(self.jobs[job].tasks, &by_power(self.clusters), &self.free, |cluster| cluster)
+    }
+
+    /// The hosts of a job within what links bear.
+    fn carried(&self, job: usize) -> Option<Counts> {
+        carried(&self.jobs[job], &self.free, &self.loads, self.clusters)
+    }
 }
 
 fn take(job: &Job, counts: &[u32], (free, loads): (&mut Counts, &mut [f64]), is_back: bool) {
@@ -119,22 +149,6 @@ fn take(job: &Job, counts: &[u32], (free, loads): (&mut Counts, &mut [f64]), is_
         *free = if is_back { *free + tasks } else { *free - tasks };
         *load += if is_back { -sent } else { sent };
     }
-}
-
-/// The fastest free hosts, then as many tasks as fit moved from faster clusters to the slowest one that is used (algorithm 3).
-fn moved(job: &Job, free: &[u32], clusters: &[Cluster]) -> Option<Counts> {
-    let mut counts = fastest(job, free, clusters)?;
-    let order = by_power(clusters);
-    let used: Vec<usize> = order.into_iter().filter(|at| counts[*at] > 0).collect();
-    let (slowest, faster) = used.split_last()?;
-    let mut room = free[*slowest] - counts[*slowest];
-    for at in faster {
-        let tasks = counts[*at].min(room);
-        counts[*at] -= tasks;
-        counts[*slowest] += tasks;
-        room -= tasks;
-    }
-    Some(counts)
 }
 
 /// The free hosts on which the job is shortest over links that bear it, as many as can be on the slowest of them. What t of n tasks put on

@@ -1,12 +1,20 @@
-//! The policies of the source: which job starts next, and on how many hosts of each cluster.
+//! The policies of the source in virtual time: which job starts next, and on how many hosts of each cluster.
 //!
-//! Source: the dissertation on multi-clusters, 3.1 (PAS, and its orders and comparators). All but PAS are literal: links are no limit to
-//! them, and what saturates one runs slower. Invariant: what is chosen fits the free hosts; PAS saturates no link but by a job that does so
-//! alone.
+//! Source: the dissertation on multi-clusters, 3.1 (PAS, and its orders and comparators). What is decided by `broker` as well is asked there.
+//! Not the product's are: links are no limit to all but PAS, and what saturates one runs slower; CBS and JPR place one job after another by
+//! what the source says of each (3.1.3), where the product assigns packages exactly, as the source then did; and of a package that links do
+//! not bear the last jobs wait, of which the source says nothing.
+//! Invariant: what is chosen fits the free hosts; PAS saturates no link but by a job that does so alone.
 
-use std::{cmp::Reverse, collections::VecDeque};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::VecDeque,
+};
 
-use broker::batch::Order;
+use broker::batch::{
+    Order,
+    multicluster::{Beside, cheapest, filled, is_chunk, selected},
+};
 
 use super::world::{Cluster, Counts, Job, Policy, State, descending};
 
@@ -18,16 +26,11 @@ pub(crate) fn order_name(order: Order) -> String {
     Order::ALL.iter().find(|(_, known)| *known == order).map(|(name, _)| name.to_uppercase()).unwrap_or_default()
 }
 
-/// The queue in an order; it comes in the order of arrival. Hosts are all that a job demands, and none has a deadline.
+/// The queue in an order; it comes in the order of arrival, which the others of [`ORDERS`] keep.
 fn sorted(order: Order, waiting: &[usize], jobs: &[Job]) -> Vec<usize> {
     let mut sorted = waiting.to_vec();
-    match order {
-        Order::File | Order::Fcfs | Order::Fpfs | Order::Edf => {}
-        Order::Sjf => sorted.sort_by_key(|job| jobs[*job].tasks),
-        Order::Bjf | Order::Hdf => sorted.sort_by_key(|job| Reverse(jobs[*job].tasks)),
-        Order::Spt => sorted.sort_by(|a, b| jobs[*a].base.total_cmp(&jobs[*b].base)),
-        Order::Lpt => sorted.sort_by(|a, b| descending(jobs[*a].base, jobs[*b].base)),
-    }
+    let turn = |job: usize| order.turn(jobs[job].tasks as usize, jobs[job].base);
+    sorted.sort_by(|a, b| turn(*a).partial_cmp(&turn(*b)).unwrap_or(Ordering::Equal));
     sorted
 }
 
@@ -67,25 +70,14 @@ pub(super) fn by_power(clusters: &[Cluster]) -> Vec<usize> {
     order
 }
 
-/// So many tasks into these clusters, one after the other; none when there is too little room.
-fn filled(mut tasks: u32, order: &[usize], free: &[u32]) -> Option<Counts> {
-    let mut counts = vec![0; free.len()];
-    for at in order {
-        counts[*at] = tasks.min(free[*at]);
-        tasks -= counts[*at];
-    }
-    (tasks == 0).then_some(counts)
-}
-
 /// The fastest free hosts, whatever the links; none when there are too few.
 pub(crate) fn fastest(job: &Job, free: &[u32], clusters: &[Cluster]) -> Option<Counts> {
     filled(job.tasks, &by_power(clusters), free)
 }
 
 fn chunk(job: &Job, free: &[u32], clusters: &[Cluster]) -> Option<Counts> {
-    let least = (job.tasks * 3).div_ceil(4);
     // A job that is too large for that in the empty grid goes into the largest parts.
-    let can_ever = clusters.iter().any(|cluster| cluster.hosts >= least);
+    let can_ever = clusters.iter().any(|cluster| is_chunk(cluster.hosts, job.tasks));
     let mut order: Vec<usize> = (0..clusters.len()).collect();
     order.sort_by_key(|at| Reverse(free[*at]));
     // The tightest cluster that takes it whole keeps the larger ones for others.
@@ -94,7 +86,7 @@ fn chunk(job: &Job, free: &[u32], clusters: &[Cluster]) -> Option<Counts> {
         return filled(job.tasks, &[*at], free);
     }
     let largest = order.first()?;
-    if can_ever && free[*largest] < least { None } else { filled(job.tasks, &order, free) }
+    if can_ever && !is_chunk(free[*largest], job.tasks) { None } else { filled(job.tasks, &order, free) }
 }
 
 /// PAS: every job of the queue that still fits goes into a package, which is assigned as a whole: the least sum of slowdowns that
@@ -104,7 +96,7 @@ pub(crate) struct Packages {
     planned: VecDeque<(usize, Counts)>,
 }
 
-/// Steps of the search for a package's assignment; beyond them the best until then counts.
+/// Modes tried or passed over in the search for a package's assignment; beyond them the best until then counts.
 const STEPS_MAX: u32 = 20_000;
 
 impl Packages {
@@ -116,17 +108,11 @@ impl Packages {
 impl Policy for Packages {
     fn next(&mut self, waiting: &[usize], state: &State) -> Option<(usize, Counts)> {
         if self.planned.is_empty() {
-            let mut room: u32 = state.free().iter().sum();
-            let mut package = sorted(self.order, waiting, state.jobs);
-            let mut is_closed = false;
-            package.retain(|job| {
-                let tasks = state.jobs[*job].tasks;
-                let fits = tasks <= room && !is_closed;
-                room -= if fits { tasks } else { 0 };
-                // In the order of arrival nobody overtakes; that is what tells it from "first that fits".
-                is_closed |= !fits && self.order == Order::Fcfs;
-                fits
-            });
+            let queue = sorted(self.order, waiting, state.jobs);
+            // In the order of arrival nobody overtakes; that is what tells it from "first that fits".
+            let is_strict = self.order == Order::Fcfs;
+            let mut package =
+                selected(queue, state.free().iter().sum(), is_strict, |job| state.jobs[job].tasks, |_| true);
             // Where the links do not bear all of it, the last ones wait.
             while !package.is_empty() && self.planned.is_empty() {
                 self.planned = assigned(&package, state).into();
@@ -142,16 +128,13 @@ impl Policy for Packages {
     }
 }
 
-/// A job with its modes and the cost of each, the cheapest first.
-type Modes = (usize, Vec<(f64, Counts)>);
+/// What is free: hosts, and what links are loaded with.
+type Room = (Counts, Vec<f64>);
 
-struct Search<'a> {
+/// The jobs of a package, and steps of the search so far.
+struct Package<'a> {
     state: &'a State<'a>,
-    jobs: Vec<Modes>,
-    /// The least that all jobs from here on cost.
-    least: Vec<f64>,
-    chosen: Vec<usize>,
-    best: Option<(f64, Vec<usize>)>,
+    jobs: Vec<usize>,
     steps: u32,
 }
 
@@ -165,19 +148,16 @@ fn assigned(package: &[usize], state: &State) -> Vec<(usize, Counts)> {
         let mut modes: Vec<(f64, Counts)> = modes.into_iter().map(cost).collect();
         let load = |counts: &[u32]| counts.iter().map(|tasks| state.jobs[*job].load(*tasks)).sum::<f64>();
         modes.sort_by(|a, b| a.0.total_cmp(&b.0).then(load(&a.1).total_cmp(&load(&b.1))));
-        (*job, modes)
+        modes
     };
-    let mut jobs: Vec<Modes> = package.iter().map(modes).collect();
-    jobs.sort_by_key(|(job, _)| Reverse(state.jobs[*job].tasks));
-    let mut least = vec![0.0; jobs.len() + 1];
-    for at in (0..jobs.len()).rev() {
-        least[at] = least[at + 1] + jobs[at].1.first().map_or(f64::INFINITY, |mode| mode.0);
-    }
-    let mut search = Search { state, jobs, least, chosen: Vec::new(), best: None, steps: 0 };
-    search.go(0.0, &free, &state.loads());
-    let Some((_, chosen)) = search.best else { return Vec::new() };
-    let counts = |((job, modes), mode): (&Modes, usize)| (*job, modes[mode].1.clone());
-    search.jobs.iter().zip(chosen).map(counts).collect()
+    let mut jobs = package.to_vec();
+    jobs.sort_by_key(|job| Reverse(state.jobs[*job].tasks));
+    let modes: Vec<Vec<(f64, Counts)>> = jobs.iter().map(modes).collect();
+    let of: Vec<&[(f64, Counts)]> = modes.iter().map(Vec::as_slice).collect();
+    let mut package = Package { state, jobs, steps: 0 };
+    let Some(best) = cheapest(&of, &(free, state.loads()), &mut package, false) else { return Vec::new() };
+    let counts = modes.iter().zip(best.modes).map(|(modes, mode)| modes[mode].1.clone());
+    package.jobs.into_iter().zip(counts).collect()
 }
 
 /// All ways to put so many tasks into the clusters that are left.
@@ -196,34 +176,22 @@ fn spread_over(tasks: u32, free: &[u32], counts: &mut Counts, all: &mut Vec<Coun
     }
 }
 
-impl Search<'_> {
-    fn go(&mut self, cost: f64, free: &[u32], loads: &[f64]) {
-        let at = self.chosen.len();
-        if self.best.as_ref().is_some_and(|(best, _)| cost + self.least[at] >= *best) {
-            return;
+impl Beside<Counts> for Package<'_> {
+    type Room = Room;
+
+    fn with(&mut self, (free, loads): &Room, job: usize, counts: &Counts) -> Option<Room> {
+        self.steps += 1;
+        let job = &self.state.jobs[self.jobs[job]];
+        if self.steps > STEPS_MAX || counts.iter().zip(free).any(|(tasks, free)| tasks > free) {
+            return None;
         }
-        if at == self.jobs.len() {
-            self.best = Some((cost, self.chosen.clone()));
-            return;
-        }
-        for mode in 0..self.jobs[at].1.len() {
-            self.steps += 1;
-            if self.steps > STEPS_MAX {
-                return;
-            }
-            let (job, modes) = &self.jobs[at];
-            let (time, counts) = &modes[mode];
-            let job = &self.state.jobs[*job];
-            let loads: Vec<f64> = loads.iter().zip(counts).map(|(load, tasks)| load + job.load(*tasks)).collect();
-            let bears = |(load, cluster): (&f64, &Cluster)| *load <= cluster.link + 1e-9;
-            let has_room = counts.iter().zip(free).all(|(tasks, free)| tasks <= free);
-            if has_room && loads.iter().zip(self.state.clusters).all(bears) {
-                let cost = cost + time;
-                let free: Counts = free.iter().zip(counts).map(|(free, tasks)| free - tasks).collect();
-                self.chosen.push(mode);
-                self.go(cost, &free, &loads);
-                self.chosen.pop();
-            }
-        }
+        let loads: Vec<f64> = loads.iter().zip(counts).map(|(load, tasks)| load + job.load(*tasks)).collect();
+        let bears = |(load, cluster): (&f64, &Cluster)| *load <= cluster.link + 1e-9;
+        let free = || free.iter().zip(counts).map(|(free, tasks)| free - tasks).collect();
+        loads.iter().zip(self.state.clusters).all(bears).then(|| (free(), loads))
+    }
+
+    fn passed_over(&mut self, modes: usize) {
+        self.steps = self.steps.saturating_add(u32::try_from(modes).unwrap_or(u32::MAX));
     }
 }

@@ -7,7 +7,7 @@
 use std::{path::Path, process::ExitCode};
 
 use anyhow::{Context, ensure};
-use broker::batch::Order;
+use broker::batch::{Order, multicluster::Choice};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -27,7 +27,7 @@ use super::{
     trace::{self, Trace},
 };
 use crate::clusters::{
-    mesd::{Choice, LeastSlowdown},
+    mesd::LeastSlowdown,
     oas::Whole,
     policies::{ORDERS, OneByOne, Packages, Placement, order_name},
     usage::Usage,

@@ -6,7 +6,7 @@ use broker::{
     time::Time,
     trust::{Gate, OwnerPolicy, SignedRevocation, Trust},
 };
-use kolo::readers::{ListQuery, WaitQuery, read_body, read_request, read_signed};
+use kolo_daemon::api::requests::{ListQuery, WaitQuery, read_body, read_request, read_signed};
 
 use super::{fixed::site, golden::golden_statement};
 use crate::{Input, Target};

@@ -3,7 +3,11 @@
 use std::{fs, path::Path, sync::LazyLock};
 
 use jiff::Zoned;
-use kolo::readers::{NodeArgs, Surroundings, Syntax, Writer, load_config, read_request_file};
+use kolo_config::{NodeArgs, Surroundings, load as load_config};
+use kolo_text::{
+    document::Syntax,
+    request_file::{Writer, parse as read_request_file},
+};
 
 use super::directory::in_directory;
 use crate::{Input, Target};

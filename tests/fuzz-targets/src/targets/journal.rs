@@ -2,9 +2,9 @@
 
 use std::io::Cursor;
 
-use kolo::readers::{
-    GroupReader,
+use kolo_storage::{
     entry::{self, Entry, State, Table},
+    read::GroupReader,
     sector::{self, Header, Home, Role, SECTOR_BYTES},
 };
 

@@ -6,8 +6,12 @@ use broker::{
 };
 use discovery::{opening::OPENING_BYTES_MAX, wire};
 use ed25519_dalek::SigningKey;
-use kolo::readers::run::{
-    FRAME_BYTES_MAX, FileFrame, Frame, FromKeeper, FromUser, Manifest, Opening, RunOrder, ToKeeper, decode, encode,
+use kolo_seat::{
+    RunOrder,
+    files::Manifest,
+    files::transfer::FileFrame,
+    frame::{FRAME_BYTES_MAX, Frame, FromKeeper, ToKeeper, decode, encode},
+    opening::{FromUser, Opening},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -79,7 +83,11 @@ const ORDER: &str = concat!(
 );
 
 fn golden() -> Vec<Vec<u8>> {
-    use kolo::readers::run::{Data, End, Output, PeerOpening, RunNumber, TerminalSize};
+    use kolo_seat::{
+        RunNumber,
+        frame::{Data, End, Output, TerminalSize},
+        opening::PeerOpening,
+    };
     let data = Data(b"ab\n".to_vec());
     let from_keeper = [
         FromKeeper::Ready,

@@ -3,7 +3,8 @@
 use std::{path::Path, sync::LazyLock};
 
 use jiff::Zoned;
-use kolo::readers::{read_script, time};
+use kolo_cli::script::parse as read_script;
+use kolo_text::time;
 
 use crate::{Input, Target};
 

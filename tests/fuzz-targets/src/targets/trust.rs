@@ -7,9 +7,9 @@ use broker::{
     trust::{Chain, Revocations, Role, testing},
 };
 use discovery::wire::{self, REASONS_MAX, Verdict};
-use kolo::readers::{
-    GridFile, IssuedList, RevocationFile, SignedCall, Token, Wallet, read_credential, read_revocation, sign_call,
-};
+use kolo_api::signed_call::{SignedCall, sign as sign_call};
+use kolo_daemon::net::membership::{decode as read_credential, decode_revocation as read_revocation};
+use kolo_trust::{GridFile, IssuedList, RevocationFile, Token, Wallet};
 
 use super::{
     directory::in_directory,

@@ -92,7 +92,7 @@ impl Books {
 
     /// The same where owners have no rules.
     pub fn without_rules(&self) -> Books {
-        Books { rules: self.rules.only_drains(), ..self.clone() }
+        Books { rules: Rules::default(), ..self.clone() }
     }
 
     /// What is free of a host all through a window, and allowed to the user; none where it is not offered.
@@ -117,6 +117,8 @@ pub struct Asked {
     pub per_host: [u64; 2],
     pub total: [u64; 2],
     pub arch: Option<&'static str>,
+    /// Whether each seat takes its host whole.
+    pub exclusive: bool,
 }
 
 impl Asked {
@@ -160,10 +162,12 @@ impl Asked {
         let mut free = Vec::new();
         for (site, books) in books.iter().enumerate() {
             let suiting = books.hosts.iter().filter(|host| self.suits(host));
-            let there = suiting.filter_map(|host| books.free(host, window, (asker, now)));
-            let enough =
-                there.filter(|free| (0..2).all(|at| free[at] >= self.per_host[at].max(u64::from(self.total[at] > 0))));
-            free.extend(enough.map(|free| (site, free)));
+            let there = suiting.filter_map(|host| Some((host, books.free(host, window, (asker, now))?)));
+            let is_enough = |(host, free): &(&Host, [u64; 2])| {
+                (0..2).all(|at| free[at] >= self.per_host[at].max(u64::from(self.total[at] > 0)))
+                    && (!self.exclusive || *free == host.capacity)
+            };
+            free.extend(there.filter(is_enough).map(|(_, free)| (site, free)));
         }
         let left = |books: &Books| {
             let capacities: Vec<[u64; 2]> = books.hosts.iter().map(|host| host.capacity).collect();

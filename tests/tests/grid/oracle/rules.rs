@@ -222,11 +222,6 @@ impl Rules {
         seats
     }
 
-    /// Nothing but that the site is being emptied, if it is.
-    pub fn only_drains(&self) -> Rules {
-        Rules { drains: self.drains, ..Rules::default() }
-    }
-
     /// Whether a user has only a share of the site.
     pub fn has_share(&self) -> bool {
         self.site_share.is_some()

@@ -3,7 +3,8 @@
 //! The engine reports to a policy what happens and asks it, after every event, for the next job to start; the policy answers
 //! with one job at a time and is asked again until it has none. [`Policy`] is this engine's way to ask disciplines of a queue,
 //! which move jobs that wait. Who invents a policy that says when and where one request runs writes a
-//! [`broker::strategy::Strategy`]; [`Placed`] makes each of them a policy here.
+//! [`broker::strategy::Strategy`]; [`Placed`] makes each of them a policy here. First come first served, the orders, and EASY and conservative
+//! backfilling are what the product is compared with and does not have; `qos-plan` and what is placed are decided by `broker`.
 //! Invariant: a policy names a job at most once, and only while the cluster can hold it.
 
 mod backlog;

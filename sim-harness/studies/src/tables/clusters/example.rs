@@ -2,11 +2,12 @@
 //!
 //! Invariant: what stands as the source's is what it prints; it rounds, and three of its times are not those of its formulas.
 
+use broker::batch::multicluster::Choice;
 use serde::Serialize;
 use sim_kit::report::Table;
 
 use crate::clusters::{
-    mesd::{Choice, ordered},
+    mesd::ordered,
     world::{Cluster, Job, State},
 };
 

@@ -2,14 +2,14 @@
 //!
 //! Invariant: all policies of an experiment run the same workloads.
 
-use broker::batch::Order;
+use broker::batch::{Order, multicluster::Choice};
 use serde::Serialize;
 use sim_kit::progress::Progress;
 
 use super::setup;
 use crate::{
     clusters::{
-        mesd::{Choice, LeastSlowdown},
+        mesd::LeastSlowdown,
         oas::{self, Whole},
         policies::{ORDERS, OneByOne, Packages, Placement, order_name},
         world::{Cluster, Ended, Figures, Job, simulate},

@@ -1,11 +1,11 @@
 //! The worked examples of the source, and what must hold for any workload.
 
-use broker::batch::Order;
+use broker::batch::{Order, multicluster::Choice};
 use sim_kit::progress::Progress;
 
 use super::{example, experiments::assignment, setup};
 use crate::clusters::{
-    mesd::{Choice, LeastSlowdown, ordered},
+    mesd::{LeastSlowdown, ordered},
     oas::{self, Whole},
     policies::{ORDERS, OneByOne, Packages, Placement},
     world::{Cluster, Ended, Fault, Figures, Job, Policy, State, is_spread, simulate, simulate_with},

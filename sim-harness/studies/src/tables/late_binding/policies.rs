@@ -1,5 +1,7 @@
 //! Who gets which host, and when that is decided: at once (static), by the source's test (dynamic), and by Kolo's witness.
 //!
+//! Static and dynamic are what the product is compared with; it has neither binding at once nor algorithm 2, which never looks at what a
+//! wait takes from other promises. The test of dynamic and the whole of Kolo's policy are asked of [`broker::binding`].
 //! Invariant: a host that a policy names is free of reservations then.
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -1,0 +1,50 @@
+//! What users run on a site's hosts, for its owner.
+
+use broker::{
+    ids::{RequestId, SeatNumber},
+    time::Time,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Answer of `GET /v1/local/running`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RunningList {
+    /// What runs, or waits for the word of its user.
+    pub running: Vec<RunningView>,
+    /// Accounts that have files open for runs at this site.
+    pub accounts: Vec<AccountShare>,
+    /// Most streams to the runs of one account.
+    pub streams_max: usize,
+    /// Most files that the node has open for the ports of the runs of one account.
+    pub open_files_max: usize,
+}
+
+/// Open files of the node for the runs of one account.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct AccountShare {
+    /// The key of the account: of its user, or of whom an admin has invited first.
+    pub account: String,
+    /// Streams to the account's runs; a transfer of files counts as three.
+    pub streams: usize,
+    /// Listeners for the ports of the account's runs, and connections to these.
+    pub open_files: usize,
+}
+
+/// A run on a seat of this site.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct RunningView {
+    pub request: RequestId,
+    #[schema(value_type = u32)]
+    pub seat: SeatNumber,
+    /// The number of the run.
+    pub run: u64,
+    /// The key of its user.
+    pub user_key: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Its process; none while it waits for the word of its user.
+    pub pid: Option<u32>,
+    /// When it ends at the latest.
+    pub end: Time,
+}

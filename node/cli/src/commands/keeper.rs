@@ -1,0 +1,46 @@
+//! `kolo keeper`: the process that a node starts for a run, and the one that becomes the command. No one else has a use for it.
+
+use std::{env, io};
+
+use kolo_seat::{
+    keeper::{
+        in_unit, keep,
+        launch::{self, launch},
+    },
+    ssh,
+};
+
+use crate::{
+    args::{InSandboxArgs, KeeperArgs, SshServerArgs},
+    error::CliError,
+    exit::Exit,
+};
+
+pub fn run(args: &KeeperArgs) -> Result<Exit, CliError> {
+    let kept = if args.launch { launch(&args.directory) } else { keep(&args.directory).map_err(io::Error::other) };
+    kept.map_err(|source| CliError::Io { doing: "keeping a run", source })?;
+    Ok(Exit::Done)
+}
+
+/// `kolo in-sandbox`: the command of a seat, where it is started in a sandbox.
+pub fn in_sandbox(args: &InSandboxArgs) -> Result<Exit, CliError> {
+    launch::in_sandbox(&args.command, &args.own, args.terminal, args.barrier)
+        .map_err(|source| CliError::Io { doing: "running the command", source })?;
+    Ok(Exit::Done)
+}
+
+/// `kolo in-unit`: what starts the command of a seat in a unit of systemd.
+pub fn in_unit() -> Result<Exit, CliError> {
+    in_unit::run().map_err(|source| CliError::Io { doing: "running the command", source })?;
+    Ok(Exit::Done)
+}
+
+/// `kolo ssh-server`: the server of a seat, where it is started in a sandbox.
+pub fn ssh_server(args: &SshServerArgs) -> Result<Exit, CliError> {
+    let failed = |source| CliError::Io { doing: "serving SSH", source };
+    let directory = env::current_dir().map_err(failed)?;
+    let variables = launch::enter_sandbox(&args.own).map_err(failed)?;
+    let home = ssh::Home { directory, variables };
+    ssh::serve(&args.keys, home).map_err(io::Error::other).map_err(failed)?;
+    Ok(Exit::Done)
+}

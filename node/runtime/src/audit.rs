@@ -1,0 +1,128 @@
+//! Who has changed what through the API, and who has run what, one JSON object a line: `audit.jsonl` in the data directory for the operator,
+//! `audit-users.jsonl` for users, by their keys or by tokens with a smaller scope.
+//!
+//! Invariant: at most two generations of [`FILE_BYTES_MAX`] of each; the older one is `audit.1.jsonl`, or `audit-users.1.jsonl`. However many
+//! lines users cause, they push none of the operator's out. A line that cannot be written is in the log of the process, as all are, and
+//! holds nothing up.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use serde::Serialize;
+use tracing::{info, warn};
+
+use super::{bounded_log, lock::locked};
+
+/// Largest file; some 20,000 lines.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The right by which something is done; lines of each right have a file of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// All rights at this node.
+    Operator,
+    /// A user's key, or a token with a scope.
+    User,
+}
+
+impl By {
+    /// Names of the file for new lines, and of the file for the generation before.
+    fn files(self) -> [&'static str; 2] {
+        match self {
+            By::Operator => ["audit.jsonl", "audit.1.jsonl"],
+            By::User => ["audit-users.jsonl", "audit-users.1.jsonl"],
+        }
+    }
+}
+
+/// One change, or an attempt to make one.
+#[derive(Debug, Serialize)]
+pub struct AuditLine<'a> {
+    /// When (Unix milliseconds).
+    pub at_ms: u64,
+    /// `operator`, `token NAME` or `user KEY`.
+    pub who: &'a str,
+    /// The address that the call came from.
+    pub from: &'a str,
+    /// The call.
+    pub what: &'a str,
+    /// What it was about, when the call was understood so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<&'a str>,
+    /// The status of the answer.
+    pub status: u16,
+}
+
+/// The log of one data directory.
+pub struct AuditLog {
+    directory: PathBuf,
+    turn: Mutex<()>,
+}
+
+impl AuditLog {
+    /// The log in `directory`; the file is made with the first line.
+    pub fn at(directory: &Path) -> AuditLog {
+        AuditLog { directory: directory.to_owned(), turn: Mutex::default() }
+    }
+
+    /// Writes a line.
+    pub fn write(&self, by: By, line: &AuditLine<'_>) {
+        let AuditLine { who, from, what, id, status, .. } = line;
+        info!(target: "kolo::audit", who, from, what, id, status, "changed through the API");
+        if let Err(error) = self.append(by, line, FILE_BYTES_MAX) {
+            warn!(%error, "a line of the audit log is lost");
+        }
+    }
+
+    fn append(&self, by: By, line: &AuditLine<'_>, bytes_max: u64) -> io::Result<()> {
+        let mut text = serde_json::to_string(line)?;
+        text.push('\n');
+        let _turn = locked(&self.turn);
+        let [file, before] = by.files().map(|name| self.directory.join(name));
+        bounded_log::append(&file, &before, &text, bytes_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn lines_go_on_after_a_restart_and_two_generations_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let line = |number: u64| AuditLine {
+            at_ms: number,
+            who: "token ci\n",
+            from: "127.0.0.1",
+            what: "POST /v1/requests",
+            id: None,
+            status: 201,
+        };
+        let length = serde_json::to_string(&line(0)).unwrap().len() as u64 + 1;
+        let log = AuditLog::at(directory.path());
+        for number in 0..4 {
+            log.append(By::Operator, &line(number), 3 * length).unwrap();
+        }
+        let log = AuditLog::at(directory.path());
+        for number in 4..8 {
+            log.append(By::Operator, &line(number), 3 * length).unwrap();
+        }
+        let read = |file: &str| {
+            let text = fs::read_to_string(directory.path().join(file)).unwrap();
+            let at = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["at_ms"].as_u64().unwrap();
+            text.lines().map(at).collect::<Vec<u64>>()
+        };
+        let [file, before] = By::Operator.files();
+        assert_eq!((read(before), read(file)), (vec![3, 4, 5], vec![6, 7]));
+        for number in 0..9 {
+            log.append(By::User, &line(number), 3 * length).unwrap();
+        }
+        assert_eq!((read(before), read(file)), (vec![3, 4, 5], vec![6, 7]), "users push nothing of it out");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 4);
+    }
+}

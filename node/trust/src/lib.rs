@@ -1,0 +1,41 @@
+//! Keys, credentials and join tokens as files and texts: what the command line and the daemon keep of them.
+//!
+//! What they mean, and every check, is in [`broker::trust`]. Invariant: a secret is only ever in a file that nobody but its
+//! owner can read; every file appears complete or not at all; nothing that exists is replaced without being asked.
+
+#![allow(
+    missing_docs,
+    reason = "other crates of the node alone read this: a comment stands where the name does not say it"
+)]
+
+mod api_tokens;
+mod error;
+pub mod files;
+mod grid_file;
+mod issue;
+mod issued;
+mod revocation_file;
+mod secret;
+mod signing;
+pub mod ssh_key;
+pub mod testing;
+mod token;
+mod token_key;
+mod user_key;
+mod wallet;
+
+pub use self::{
+    api_tokens::{ApiToken, ApiTokens, Scope, TokenRefusal},
+    error::TrustFileError,
+    files::{ROOT_KEY_FILE, load_or_create_key, random_bytes},
+    grid_file::GridFile,
+    issue::{Issuer, LIFE_OF_FOUNDER, Terms, accept, found, member},
+    issued::{Issued, IssuedList},
+    revocation_file::RevocationFile,
+    secret::Secret,
+    signing::{Signer, new_request_id},
+    token::{ADDRESSES_MAX, Invitation, Token, TokenError},
+    token_key::{TokenKey, body_hash},
+    user_key::{AgentKey, UserKey},
+    wallet::{Named, Wallet},
+};
