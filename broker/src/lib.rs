@@ -28,6 +28,6 @@ pub mod view;
 
 pub use model::{
     amount, classes, cost, demand, host, ids, needs, offered, plan, reason, request, resources, scale, shapes, tariff,
-    time, traffic, variant,
+    time, traffic, variant, wall_clock,
 };
 pub use phases::availability;

@@ -273,7 +273,7 @@ impl Discovery {
     #[must_use]
     pub fn clock_offset(&self) -> Option<ClockOffset> {
         let shared = self.core.shared();
-        shared.offsets.summary(shared.clock.now())
+        shared.offsets.summary(shared.clock.utc_ms(), shared.clock.now())
     }
 
     /// How the layer is doing.
@@ -290,7 +290,7 @@ impl Discovery {
             connected: shared.connected().iter().filter_map(site_of_peer).collect(),
             known_sites: shared.view.site_count(),
             known_hosts: shared.view.host_count(),
-            clock: shared.offsets.summary(now),
+            clock: shared.offsets.summary(shared.clock.utc_ms(), now),
             seen_as: shared.seen_as.most_reported(),
             coarse_from: self.core.schedules().coarse_from(),
             apart: shared.apart.told(now),

@@ -16,6 +16,8 @@ mod batch;
 mod capabilities;
 #[path = "grid/classes.rs"]
 mod classes;
+#[path = "grid/clock.rs"]
+mod clock;
 #[path = "grid/documents.rs"]
 mod documents;
 #[path = "grid/each.rs"]

@@ -23,3 +23,4 @@ pub mod tariff;
 pub mod time;
 pub mod traffic;
 pub mod variant;
+pub mod wall_clock;

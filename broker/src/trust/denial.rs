@@ -113,6 +113,8 @@ rules! {
     OwnWork = "own-work",
     /// The owner gives commands what the request needs for them.
     Needs = "needs",
+    /// The site believes its own clock.
+    Clock = "clock",
 }
 
 impl From<Breach> for Rule {

@@ -66,6 +66,8 @@ pub struct Gate {
     is_draining: bool,
     /// Whether the ledger has the owner's own work: without it, what seems free may be in use.
     is_own_work_known: bool,
+    /// Whether the site's clock is believed: without it, nobody knows what has ended.
+    is_clock_believed: bool,
     /// What the owner lets commands have; none where no request is refused for that.
     allowed: Option<Features>,
     revocations: Revocations,
@@ -118,6 +120,7 @@ impl Gate {
             owner: None,
             is_draining: false,
             is_own_work_known: true,
+            is_clock_believed: true,
             allowed: None,
             revocations: Revocations::default(),
             chains: Cache::new(CHAINS.0, CHAINS.1),
@@ -156,6 +159,17 @@ impl Gate {
     /// Says whether the ledger has the owner's own work. Nothing is promised until it has; what is promised stays.
     pub fn set_own_work_known(&mut self, is_known: bool) {
         self.is_own_work_known = is_known;
+    }
+
+    /// Says whether the site believes its clock. Nothing is promised until it does; what is promised stays.
+    pub fn set_clock_believed(&mut self, is_believed: bool) {
+        self.is_clock_believed = is_believed;
+    }
+
+    /// Whether the site believes its clock.
+    #[must_use]
+    pub fn is_clock_believed(&self) -> bool {
+        self.is_clock_believed
     }
 
     /// Says what the owner lets commands have, as its advert does. What is promised stays.
@@ -351,6 +365,9 @@ impl Gate {
         }
         if !self.is_own_work_known {
             return Err(Denial::new(Rule::OwnWork, "the site does not know yet what its owner runs there"));
+        }
+        if !self.is_clock_believed {
+            return Err(Denial::new(Rule::Clock, "the site does not believe its own clock at the moment"));
         }
         Gate::check_offered(&Offered { longest: None, ..self.policy.offered(None) }, window, now)
     }

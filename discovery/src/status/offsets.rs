@@ -1,8 +1,8 @@
 //! How far the clocks of other sites are from this one's, by the times that they sign.
 //!
 //! A message is a little old when it arrives, so its time shows how far the site's clock is ahead at least; changes of
-//! schedules travel at once, and show it to within a second or so. Invariant: for people only, nothing is decided by it; of
-//! at most [`SITES_MAX`] sites, each with one number.
+//! schedules travel at once, and show it to within a second or so. Invariant: numbers are kept against the monotonic clock, so that they
+//! hold when this machine's wall clock is set; of at most [`SITES_MAX`] sites, each with one number.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,8 @@ pub struct ClockOffset {
 
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    ahead_ms: i64,
+    /// What the site's clock showed when this node's monotonic one was at zero, in Unix milliseconds.
+    zero_ms: i64,
     at: Millis,
 }
 
@@ -39,16 +40,15 @@ pub(crate) struct Offsets(Mutex<BTreeMap<SiteId, Sample>>);
 impl Offsets {
     /// Takes note of a time that a site has signed, read at `utc_ms` of this machine.
     pub(crate) fn note(&self, site: &SiteId, payload: &Payload, sent_ms: u64, utc_ms: u64, now: Millis) {
-        let whole = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
-        let ahead_ms = whole(sent_ms).saturating_sub(whole(utc_ms));
         // An advert may have waited for a neighbour to take it, so an old one proves nothing; one from the future does.
-        if matches!(payload, Payload::Advert(_)) && ahead_ms <= 0 {
+        if matches!(payload, Payload::Advert(_)) && sent_ms <= utc_ms {
             return;
         }
+        let zero_ms = zero_ms(sent_ms, now);
         let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match samples.get(site) {
             // The message that took the least time on its way is the most exact.
-            Some(known) if known.ahead_ms >= ahead_ms && now - known.at < LIFE => return,
+            Some(known) if known.zero_ms >= zero_ms && now - known.at < LIFE => return,
             Some(_) => {}
             None if samples.len() < SITES_MAX => {}
             None => {
@@ -58,18 +58,25 @@ impl Offsets {
                 }
             }
         }
-        samples.insert(site.clone(), Sample { ahead_ms, at: now });
+        samples.insert(site.clone(), Sample { zero_ms, at: now });
     }
 
-    /// What is known at `now`; none when no site sent anything lately.
-    pub(crate) fn summary(&self, now: Millis) -> Option<ClockOffset> {
+    /// What is known at `now`, when this machine's wall clock shows `utc_ms`; none when no site sent anything lately.
+    pub(crate) fn summary(&self, utc_ms: u64, now: Millis) -> Option<ClockOffset> {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let recent = samples.values().filter(|sample| now - sample.at < LIFE);
-        let mut ahead: Vec<i64> = recent.map(|sample| sample.ahead_ms).collect();
+        let own_ms = zero_ms(utc_ms, now);
+        let mut ahead: Vec<i64> = recent.map(|sample| sample.zero_ms.saturating_sub(own_ms)).collect();
         ahead.sort_unstable();
         let median_ms = *ahead.get(ahead.len().checked_sub(1)? / 2)?;
         Some(ClockOffset { sites: ahead.len(), median_ms })
     }
+}
+
+/// What a clock showed when the monotonic one was at zero, that shows `utc_ms` at `now`.
+fn zero_ms(utc_ms: u64, now: Millis) -> i64 {
+    let whole = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+    whole(utc_ms).saturating_sub(whole(now.0))
 }
 
 #[cfg(test)]
@@ -90,14 +97,16 @@ mod tests {
     #[test]
     fn the_quickest_message_of_each_site_counts_and_the_median_is_reported() {
         let offsets = Offsets::default();
-        assert_eq!(offsets.summary(Millis(0)), None);
+        assert_eq!(offsets.summary(995, Millis(0)), None);
         for (number, sent_ms) in [(1, 1_000), (1, 900), (2, 7_000), (3, 500)] {
             offsets.note(&site(number), &update(), sent_ms, 1_000, Millis(5));
         }
-        assert_eq!(offsets.summary(Millis(6)), Some(ClockOffset { sites: 3, median_ms: 0 }));
-        offsets.note(&site(1), &update(), 4_000, 1_000, Millis(7));
-        assert_eq!(offsets.summary(Millis(8)), Some(ClockOffset { sites: 3, median_ms: 3_000 }));
-        assert_eq!(offsets.summary(Millis(7) + LIFE), None, "a number counts for a while only");
+        assert_eq!(offsets.summary(1_001, Millis(6)), Some(ClockOffset { sites: 3, median_ms: 0 }));
+        offsets.note(&site(1), &update(), 4_002, 1_002, Millis(7));
+        assert_eq!(offsets.summary(1_003, Millis(8)), Some(ClockOffset { sites: 3, median_ms: 3_000 }));
+        let set = Some(ClockOffset { sites: 3, median_ms: 3_000 - 86_400_000 });
+        assert_eq!(offsets.summary(86_401_003, Millis(8)), set, "the own clock was set a day ahead");
+        assert_eq!(offsets.summary(1_002, Millis(7) + LIFE), None, "a number counts for a while only");
     }
 
     #[test]
@@ -117,9 +126,9 @@ mod tests {
             offer: Default::default(),
         });
         offsets.note(&site(1), &advert, 1_000, 2_000, Millis(1));
-        assert_eq!(offsets.summary(Millis(1)), None);
+        assert_eq!(offsets.summary(2_000, Millis(1)), None);
         offsets.note(&site(1), &advert, 2_500, 2_000, Millis(1));
-        assert_eq!(offsets.summary(Millis(1)), Some(ClockOffset { sites: 1, median_ms: 500 }));
+        assert_eq!(offsets.summary(2_000, Millis(1)), Some(ClockOffset { sites: 1, median_ms: 500 }));
     }
 
     #[test]
@@ -128,6 +137,6 @@ mod tests {
         for number in 0..=SITES_MAX {
             offsets.note(&site(number), &update(), 1, 1, Millis(1));
         }
-        assert_eq!(offsets.summary(Millis(1)).map(|known| known.sites), Some(SITES_MAX));
+        assert_eq!(offsets.summary(1, Millis(1)).map(|known| known.sites), Some(SITES_MAX));
     }
 }

@@ -50,6 +50,10 @@ pub struct Status {
     pub seen_as: Vec<String>,
     /// None when no message of another site has come lately.
     pub clock: Option<ClockView>,
+    /// How far this machine's clock is ahead of what the node believes, in seconds; below zero when it is behind. While there is this,
+    /// nothing is promised, forgotten or ended by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_ahead_s: Option<i64>,
     /// Events for which the owner's hook has failed to the last try, oldest first.
     pub failed_activations: Vec<FailedActivation>,
     pub counters: BTreeMap<String, u64>,

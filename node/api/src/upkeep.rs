@@ -29,3 +29,10 @@ pub struct DrainView {
     /// When the last of them ends.
     pub until: Option<Time>,
 }
+
+/// Answer of `POST /v1/clock/confirm`.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct ClockConfirmed {
+    /// How far the machine's clock was ahead of what the node believed, in seconds; none when it was believed already.
+    pub was_ahead_s: Option<i64>,
+}

@@ -219,6 +219,9 @@ pub struct DoctorArgs {
     /// Make a new ledger from the readable part of a damaged one; the rest is lost, and the damaged files are kept
     #[arg(long)]
     pub salvage: bool,
+    /// Say that this machine's clock is right, which the node does not believe since it has jumped: what is past by it is forgotten
+    #[arg(long)]
+    pub clock_is_right: bool,
     /// Measure the link to another site as well, whose owner allows it (uplink_tests); sends and receives up to 32 MiB
     #[arg(long, value_name = "SITE")]
     pub link_with: Option<String>,

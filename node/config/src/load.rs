@@ -30,7 +30,7 @@ use broker::{
     uplinks::unit_of,
 };
 use discovery::{AddressBlock, GridId, Multiaddr};
-use kolo_runtime::clock::Clock;
+use kolo_runtime::clock::unix_time;
 use kolo_seat::{Runner, order::check_image_name};
 use kolo_trust::{GridFile, Wallet};
 use tracing_subscriber::EnvFilter;
@@ -227,7 +227,7 @@ fn check(mut settings: Settings, places: &Places, surroundings: &Surroundings) -
     check_batches(&settings.batch, places)?;
     let ledger = ledger(&settings.ledger, settings.activation.early.unwrap_or(Span(0)), places)?;
     let mut policy = policy(&settings.policy, places)?;
-    let spans = calendar.spans(reach_of(&policy, &ledger), Clock::start().now().utc);
+    let spans = calendar.spans(reach_of(&policy, &ledger), unix_time());
     policy.spans = spans.map_err(|error| places.wrong("offered", too_many_spans(&error)))?;
     Ok(NodeConfig {
         data_dir,
@@ -375,7 +375,7 @@ fn pricing(settings: &Settings, places: &Places, hosts: &mut [OwnHost]) -> Resul
     let tables = settings.price.as_deref().unwrap_or_default();
     let pricing = Pricing::new(tables, settings.price_reach, hosts, places.written("price").unwrap_or("price"))?;
     if !pricing.is_empty() {
-        let mut tariffs = pricing.tariffs(hosts.iter().map(|own| &own.host.id), Clock::start().now().utc);
+        let mut tariffs = pricing.tariffs(hosts.iter().map(|own| &own.host.id), unix_time());
         for own in &mut *hosts {
             // One that no table names has the prices of the file of hosts.
             if let Some(tariff) = tariffs.remove(&own.host.id) {

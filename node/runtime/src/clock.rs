@@ -1,8 +1,20 @@
 //! The two clocks of the node, as the pure core wants them.
+//!
+//! Invariant: all of a process reads one wall clock, which is believed as far as [`WallClock`] believes it.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{
+    fs,
+    sync::{Mutex, MutexGuard, OnceLock},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
-use broker::time::{Millis, Now, Time};
+use broker::{
+    time::{Millis, Now, Time},
+    wall_clock::{ClockDoubt, LastReading, Reading, WallClock, second_of},
+};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::lock::locked;
 
 /// From this difference to the clocks of other sites on, in milliseconds, people are told. A message takes a second or so at
 /// most, and windows are whole seconds.
@@ -28,7 +40,7 @@ impl Clock {
     /// What both clocks show.
     pub fn now(self) -> Now {
         let monotonic = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Now { monotonic: Millis(monotonic), utc: Time(i64::try_from(unix_ms() / 1000).unwrap_or(i64::MAX)) }
+        Now { monotonic: Millis(monotonic), utc: unix_time() }
     }
 
     /// The instant of a monotonic time.
@@ -39,9 +51,59 @@ impl Clock {
     }
 }
 
-/// Milliseconds since the Unix epoch; 0 on a clock that is set before it.
+/// The machine's clocks at this moment; the wall clock is at 0 when it is set before the Unix epoch.
+fn reading() -> Reading {
+    let since_start = clock_gettime(ClockId::Boottime);
+    let (seconds, nanos) = (since_start.tv_sec.unsigned_abs(), since_start.tv_nsec.unsigned_abs());
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Reading {
+        running: Millis(seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000)),
+        wall_ms: i64::try_from(wall.as_millis()).unwrap_or(i64::MAX),
+    }
+}
+
+static WALL: OnceLock<Mutex<WallClock>> = OnceLock::new();
+
+fn wall() -> MutexGuard<'static, WallClock> {
+    locked(WALL.get_or_init(|| Mutex::new(WallClock::new(reading()))))
+}
+
+/// Milliseconds since the Unix epoch, as far as the wall clock is believed; 0 on a clock that is set before it.
 pub fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    let mut wall = wall();
+    u64::try_from(wall.read(reading())).unwrap_or(0)
+}
+
+/// The present second, as far as the wall clock is believed.
+pub fn unix_time() -> Time {
+    second_of(i64::try_from(unix_ms()).unwrap_or(i64::MAX))
+}
+
+/// Why the wall clock is not believed now.
+pub fn clock_doubt() -> Option<ClockDoubt> {
+    let mut wall = wall();
+    wall.read(reading());
+    wall.doubt()
+}
+
+/// Believes the wall clock as it is.
+pub fn confirm_clock() {
+    wall().confirm(reading());
+}
+
+/// Goes on from what an earlier process has left.
+pub fn resume_clock(last: &LastReading) {
+    *wall() = WallClock::resumed(reading(), last, &boot_name());
+}
+
+/// What the next process is to go on from.
+pub fn last_reading() -> LastReading {
+    wall().last(reading(), &boot_name())
+}
+
+/// Name of this run of the machine; empty where the system has none, which is then taken for one run.
+fn boot_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// A span of the core's clock as the standard library's.

@@ -13,6 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use broker::wall_clock::LastReading;
 use data_encoding::BASE32_NOPAD;
 use discovery::Identity;
 use kolo_runtime::own_socket;
@@ -33,6 +34,8 @@ pub const API_SOCKET: &str = "api.sock";
 pub const API_TOKEN_FILE: &str = "api.token";
 /// The file that is there while the site is emptied.
 const DRAINING_FILE: &str = "draining";
+/// The last reading of the clocks, which the next start goes on from.
+const CLOCK_FILE: &str = "clock.json";
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -143,6 +146,21 @@ impl DataDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed.and_then(|()| sync_directory(&self.0)).map_err(at(&path)),
         }
+    }
+
+    /// What the clocks showed when the node last ran, as far as it was believed; none where that cannot be read, as at a first start.
+    pub fn last_reading(&self) -> Option<LastReading> {
+        serde_json::from_slice(&fs::read(self.0.join(CLOCK_FILE)).ok()?).ok()
+    }
+
+    /// Remembers what the clocks show.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_reading(&self, last: &LastReading) -> Result<(), DataDirError> {
+        let path = self.0.join(CLOCK_FILE);
+        let text = serde_json::to_string(last).map_err(io::Error::from).map_err(at(&path))?;
+        self.replace(&path, &format!("{text}\n"))
     }
 
     /// Listens for callers of the node's own user; none where the system has no sockets in this directory, which is told.

@@ -101,6 +101,8 @@ pub enum Canary {
     RepairForgetsLink,
     /// A site that starts again forgets that its owner empties it.
     DrainForgotten,
+    /// Nodes believe whatever their wall clocks show.
+    ClockBelieved,
     /// Sites heed no rules of their owners that have changed.
     RulesIgnored,
     /// Sites heed no shares when they hold for a repair.

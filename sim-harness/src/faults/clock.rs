@@ -1,9 +1,14 @@
-//! The clocks of one node: a wall clock that is wrong by a constant, and a monotonic clock that runs a little too fast
-//! or too slow and starts anywhere.
+//! The clocks of one node: a wall clock that is wrong by a constant, and for a while by days, of which a node believes what
+//! [`WallClock`] does; and a monotonic clock that runs a little too fast or too slow and starts anywhere.
 //!
 //! Invariant: the monotonic clock never goes back, and [`Clock::when`] is the first true time at which it shows a value.
 
-use broker::time::{Millis, Now, Time};
+use std::cell::Cell;
+
+use broker::{
+    time::{Millis, Now, Time},
+    wall_clock::{Reading, WallClock, second_of},
+};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -15,9 +20,14 @@ const EPOCH_MS: i64 = 1_000_000_000;
 const MILLION: u64 = 1_000_000;
 
 /// The clocks of one node.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Clock {
     skew_ms: i64,
+    /// How far the wall clock is off beside that.
+    off_ms: i64,
+    believed: Cell<WallClock>,
+    /// Whatever the wall clock shows is believed: the fault of doing so.
+    pub believes_all: bool,
     /// Local microseconds a true millisecond, times a thousand.
     rate: u64,
     base: u64,
@@ -32,18 +42,53 @@ impl Clock {
     /// Draws a node's clocks.
     pub fn draw(random: &mut Xoshiro256PlusPlus, options: &Options) -> Clock {
         let drift = random.random_range(-options.drift_ppm_max..=options.drift_ppm_max);
-        Clock {
-            skew_ms: random.random_range(-options.skew_ms_max..=options.skew_ms_max),
-            rate: MILLION.saturating_add_signed(drift),
-            base: random.random_range(0..1_000_000),
+        let skew_ms = random.random_range(-options.skew_ms_max..=options.skew_ms_max);
+        let (rate, base) = (MILLION.saturating_add_signed(drift), random.random_range(0..1_000_000));
+        let first = Reading { running: Millis(base), wall_ms: EPOCH_MS + skew_ms };
+        Clock { skew_ms, off_ms: 0, believed: Cell::new(WallClock::new(first)), believes_all: false, rate, base }
+    }
+
+    fn seen(&self, now: Moment) -> Reading {
+        let now_ms = now.ms();
+        let passed_ms = i64::try_from(now_ms).unwrap_or(i64::MAX / 2);
+        let wall_ms = EPOCH_MS + passed_ms + self.skew_ms + self.off_ms;
+        Reading { running: Millis(self.base + now_ms * self.rate / MILLION), wall_ms }
+    }
+
+    /// The wall clock is this far off from now on, beside its skew. Of one that is right the other sites say so.
+    pub fn set(&mut self, off_ms: i64, now: Moment) {
+        self.off_ms = off_ms;
+        if off_ms == 0 {
+            let seen = self.seen(now);
+            self.believed.get_mut().confirm(seen);
         }
     }
 
-    /// What the clocks show at the true time `now`.
+    /// Whether the wall clock is off beside its skew.
+    pub fn is_off(&self) -> bool {
+        self.off_ms != 0
+    }
+
+    /// Whether the wall clock was believed when it was last read.
+    pub fn is_believed(&self) -> bool {
+        self.believes_all || self.believed.get().doubt().is_none()
+    }
+
+    /// The node starts anew, in the same run of its machine or in another one.
+    pub fn restart(&self, now: Moment, is_rebooted: bool) {
+        let seen = self.seen(now);
+        let last = self.believed.get().last(seen, "before");
+        let boot = if is_rebooted { "after" } else { "before" };
+        self.believed.set(WallClock::resumed(seen, &last, boot));
+    }
+
+    /// What the clocks show at the true time `now`, as far as that is believed.
     pub fn now(&self, now: Moment) -> Now {
-        let now_ms = now.ms();
-        let wall_ms = EPOCH_MS + i64::try_from(now_ms).unwrap_or(i64::MAX / 2) + self.skew_ms;
-        Now { monotonic: Millis(self.base + now_ms * self.rate / MILLION), utc: Time(wall_ms / 1000) }
+        let (seen, mut believed) = (self.seen(now), self.believed.get());
+        let believed_ms = believed.read(seen);
+        self.believed.set(believed);
+        let utc = second_of(if self.believes_all { seen.wall_ms } else { believed_ms });
+        Now { monotonic: seen.running, utc }
     }
 
     /// The first true time at which the monotonic clock shows `at`, or a time long after the end.

@@ -35,6 +35,8 @@ pub enum Event {
     Evict { number: u64 },
     /// The owner of a site begins or ends to empty it.
     Drain { site: usize, is_draining: bool },
+    /// The wall clock of a site is set.
+    SetClock { site: usize, off_ms: i64 },
     /// The owner of a site has other rules.
     Rules { site: usize, seed: u64 },
     /// The owner of a site orders something of the own queue.

@@ -70,6 +70,9 @@ figures! {
     /// Times that an owner changed rules; holds refused by such rules.
     rule_changes: "rule changes",
     refused_rule: "refused by a rule",
+    /// Times that a site began to doubt its clock, or started in doubt; holds refused for it.
+    clocks_doubted: "clocks doubted",
+    refused_clock: "refused for a clock",
     /// Times that an owner began to empty a site.
     drained: "drained",
     /// Holds refused there.
@@ -142,6 +145,7 @@ impl Figures {
         self.refused_price += u64::from(matches!(reason, RefusalReason::PriceChanged { .. }));
         self.refused_rule += u64::from(matches!(reason, RefusalReason::NotOffered { .. }));
         let RefusalReason::NotAllowed(denial) = reason else { return };
+        self.refused_clock += u64::from(denial.rule == Rule::Clock);
         self.refused_draining += u64::from(denial.rule == Rule::Draining);
         self.refused_own += u64::from(denial.rule == Rule::OwnQueue);
         self.refused_lapses += u64::from(denial.rule == Rule::LapsedHolds);

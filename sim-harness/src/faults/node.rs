@@ -253,6 +253,8 @@ impl Node {
     ) -> Vec<BookingRecord> {
         self.run += 1;
         self.disk.incarnation += 1;
+        self.clock.believes_all = canary == Some(Canary::ClockBelieved);
+        self.clock.restart(now, self.run.is_multiple_of(4));
         let clocks = self.clock.now(now);
         let has_begun = |reservation: &&BookingRecord| reservation.window.start <= clocks.utc;
         let begun = self.disk.reservations.values().filter(|_| !self.is_whole()).filter(has_begun);

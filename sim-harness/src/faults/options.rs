@@ -15,9 +15,9 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
-    batches::Batches, canary::Canary, choice::one_of, classes::Classes, demands::Demands, drains::Drains,
-    hoards::Hoards, links::Links, money::Money, queues::Queues, rules::Rules, scales::Scales, shapes::Shapes,
-    shares::Shares, slacks::Slacks,
+    batches::Batches, canary::Canary, choice::one_of, classes::Classes, clocks::Clocks, demands::Demands,
+    drains::Drains, hoards::Hoards, links::Links, money::Money, queues::Queues, rules::Rules, scales::Scales,
+    shapes::Shapes, shares::Shares, slacks::Slacks,
 };
 
 /// How long sites remember an attempt that is over.
@@ -144,6 +144,8 @@ pub struct Options {
     pub batches: Option<Batches>,
     /// Which sites are emptied, and when.
     pub drains: Option<Drains>,
+    /// Which wall clocks are set wrong.
+    pub clocks: Option<Clocks>,
     /// Rules of owners that change.
     pub rules: Option<Rules>,
     /// What one user, node or network may have of a site.
@@ -225,6 +227,7 @@ impl Options {
             slacks: None,
             batches: None,
             drains: None,
+            clocks: None,
             rules: None,
             shares: None,
             hoards: None,

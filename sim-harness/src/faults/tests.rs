@@ -9,8 +9,8 @@ use super::{
     figures::Figures,
     runner::{replay_command, run_seed, run_seeds},
     trial::{
-        CLASSED_FROM, DRAINED_FROM, HARDEST_FROM, HOARDED_FROM, LINKED_FROM, PRICED_FROM, QUEUED_FROM, RULED_FROM,
-        SCALED_FROM, SHAPED_FROM, TIED_FROM, WAITED_FROM,
+        CLASSED_FROM, CLOCKED_FROM, DRAINED_FROM, HARDEST_FROM, HOARDED_FROM, LINKED_FROM, PRICED_FROM, QUEUED_FROM,
+        RULED_FROM, SCALED_FROM, SHAPED_FROM, TIED_FROM, WAITED_FROM,
     },
 };
 
@@ -29,6 +29,7 @@ const RANGES: [u64; 13] = [
     SCALED_FROM,
     WAITED_FROM,
     RULED_FROM,
+    CLOCKED_FROM,
 ];
 /// Seeds within which every deliberate fault is found in one of the [`RANGES`].
 const FOUND_WITHIN: u64 = 200;
@@ -42,7 +43,7 @@ fn first_of_commit() -> u64 {
     let told = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     let hash = told.ok().and_then(|told| String::from_utf8(told.stdout).ok()).unwrap_or_default();
     let number = hash.get(..12).and_then(|first| u64::from_str_radix(first, 16).ok());
-    RULED_FROM + number.unwrap_or(0) % RULED_FROM
+    CLOCKED_FROM + number.unwrap_or(0) % CLOCKED_FROM
 }
 
 #[test]

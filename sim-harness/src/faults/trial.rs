@@ -16,6 +16,7 @@ use super::{
     canary::Canary,
     checks,
     classes::Classes,
+    clocks::{self, Clocks},
     demands::Demands,
     drains::Drains,
     event::{Event, NodeEvent},
@@ -63,6 +64,8 @@ const LINKS: u64 = 0x0017_4c5a_5eed;
 const BATCHES: u64 = 0x0ba7_c4e5_5eed;
 /// With this the seed of a run becomes that of its generator of sites that are emptied.
 const DRAINS: u64 = 0x0d2a_17e5_5eed;
+/// With this the seed of a run becomes that of its generator of clocks that are set.
+const CLOCKS: u64 = 0x0c10_c500_5eed;
 /// With this the seed of a run becomes that of its generators of rules.
 const RULES: u64 = 0x2a1e_5000_5eed;
 /// With this the seed of a run becomes that of its generator of shares.
@@ -104,6 +107,8 @@ pub const SCALED_FROM: u64 = 40 * PRICED_FROM;
 pub const WAITED_FROM: u64 = 50 * PRICED_FROM;
 /// From this seed on owners change their rules while requests are under way, in two of three seeds.
 pub const RULED_FROM: u64 = 100 * PRICED_FROM;
+/// From this seed on wall clocks are set, in half of the seeds.
+pub const CLOCKED_FROM: u64 = 2 * RULED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
@@ -157,6 +162,7 @@ impl Trial {
             options.queues = Some(Queues::patient(seed ^ QUEUES));
         }
         options.rules = (seed >= RULED_FROM).then(|| Rules::draw(seed ^ RULES)).flatten();
+        options.clocks = (seed >= CLOCKED_FROM).then(|| Clocks::draw(seed ^ CLOCKS)).flatten();
         options.classes = (seed >= CLASSED_FROM).then(|| Classes::of(seed ^ CLASSES));
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
@@ -172,6 +178,7 @@ impl Trial {
         }
         owners::plan_drains(grid);
         ruling::plan(grid);
+        clocks::plan(grid);
         hoarding::plan(grid);
         queueing::plan(grid);
         fates.plan(grid);
@@ -237,6 +244,7 @@ impl Trial {
             Event::Reprice { site, seed } => owners::reprice(grid, site, seed),
             Event::Evict { number } => losses::evict(&mut self.world, number),
             Event::Drain { site, is_draining } => owners::drain(&mut self.world, site, is_draining),
+            Event::SetClock { site, off_ms } => clocks::set(grid, site, off_ms),
             Event::Rules { site, seed } => ruling::change(grid, site, seed),
             Event::Order { site, seed } => queueing::order(&mut self.world, site, seed),
             Event::Desert { number } => losses::desert(grid, number),
@@ -361,6 +369,7 @@ impl Trial {
         grid.note(None, format_args!("everything is healed"));
         grid.is_healed = true;
         grid.network.heal();
+        clocks::heal(grid);
         for node in 0..self.world.grid.nodes.len() {
             self.world.grid.nodes[node].slow_ms = 0;
             if matches!(self.world.grid.nodes[node].state, State::Down | State::Absent) {

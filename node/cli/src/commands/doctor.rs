@@ -57,6 +57,9 @@ pub fn run(context: &mut Context, args: &DoctorArgs) -> Result<Exit, CliError> {
     let salvaged = args.salvage.then(|| salvage(&data_dir));
     let mut findings = examine(&data_dir);
     findings.findings.splice(0..0, salvaged);
+    if args.clock_is_right {
+        findings.findings.insert(0, running::confirm_clock(&context.connect()?)?);
+    }
     let is_other = context.global.data_dir.is_none() && !data_dir.exists();
     if let Some(service) = context.surroundings.service_data_dir.as_ref().filter(|_| is_other) {
         let what = format!("the service of this machine has its own in {}", service.display());

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use broker::time::Time;
 use data_encoding::HEXLOWER;
-use kolo_runtime::clock::unix_ms;
+use kolo_runtime::clock::unix_time;
 use kolo_seat::{
     frame::{
         DATA_BYTES_MAX, Data, End, Frame, FrameError, FrameReader, FromKeeper, Output, STDIN_BYTES_AHEAD_MAX,
@@ -111,7 +111,7 @@ impl Opener {
     /// # Errors
     /// When it is too large to be signed.
     pub fn wanted(&self, wish: &Wish) -> Result<FromUser, NoStream> {
-        let now = Time(i64::try_from(unix_ms() / 1000).unwrap_or(i64::MAX));
+        let now = unix_time();
         let wish = wish.clone().issued(now);
         let refused = |error: &dyn std::fmt::Display| NoStream::Refused(error.to_string());
         match self {

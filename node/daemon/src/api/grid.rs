@@ -22,7 +22,7 @@ use kolo_api::{
     ledger::{LedgerBooking, LedgerGrant, LedgerHost, LedgerView, Steps},
     prices::{ConditionsView, present_and_next},
 };
-use kolo_runtime::clock::{is_off, unix_ms};
+use kolo_runtime::clock::{clock_doubt, is_off, unix_ms, unix_time};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -67,6 +67,7 @@ pub async fn show_status(State(state): State<Arc<ApiState>>) -> Json<Status> {
         coarse_from: discovery.coarse_from,
         seen_as: discovery.seen_as.iter().map(ToString::to_string).collect(),
         clock: discovery.clock.map(clock_view),
+        clock_ahead_s: clock_doubt().map(|doubt| doubt.ahead_s),
         failed_activations: state.activations.given_up(),
         counters: discovery.counters.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
     })
@@ -112,7 +113,7 @@ fn apart(apart: Vec<(SiteId, String)>) -> Vec<ApartView> {
 
 /// The bans in force, the one that ends last first.
 fn bans(bans: &[BannedPeer]) -> Vec<BanView> {
-    let now = Time(i64::try_from(unix_ms() / 1000).unwrap_or(i64::MAX));
+    let now = unix_time();
     let view = |ban: &BannedPeer| BanView {
         site: ban.site.clone(),
         why: ban.why.to_owned(),

@@ -159,6 +159,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::Operator, routes!(running::end_running))
         .with(Access::Operator, routes!(upkeep::drain_site))
         .with(Access::Operator, routes!(upkeep::reload_configuration))
+        .with(Access::Operator, routes!(upkeep::confirm_clock))
         .with(Access::Read, routes!(usage::show_usage))
         .with(Access::ReadOwn(4), routes!(accounts::show_accounts))
         .with(Access::Operator, routes!(receipts::show_kept_receipts))

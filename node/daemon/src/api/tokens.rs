@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
-use broker::time::Time;
 use kolo_api::tokens::{MadeToken, NewToken, TokenList};
-use kolo_runtime::clock::unix_ms;
+use kolo_runtime::clock::unix_time;
 use kolo_trust::{ApiToken, TokenRefusal};
 
 use super::{
@@ -23,7 +22,7 @@ pub async fn create_token(
     Body(body): Body,
 ) -> Result<(StatusCode, Extension<About>, Json<MadeToken>), Problem> {
     let NewToken { name, scope, user } = read_body("token", &body)?;
-    let created = Time(i64::try_from(unix_ms() / 1000).unwrap_or(i64::MAX));
+    let created = unix_time();
     let about = ApiToken { name: name.clone(), scope, user, created };
     // The disk takes a while, and other calls are served by the same threads.
     let secret = tokio::task::block_in_place(|| state.tokens.create(about)).map_err(|refusal| match refusal {

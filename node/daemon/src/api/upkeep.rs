@@ -20,9 +20,9 @@ use broker::{
     trust::SharedGate,
 };
 use discovery::{Discovery, Offer, OfferError};
-use kolo_api::upkeep::{Drain, DrainView, Reloaded};
+use kolo_api::upkeep::{ClockConfirmed, Drain, DrainView, Reloaded};
 use kolo_config::{ConfigError, ConfigSource, NodeConfig};
-use kolo_runtime::lock::locked;
+use kolo_runtime::{clock, lock::locked};
 use kolo_seat::{Confinement, RunError};
 use kolo_storage::data_dir::{DataDir, DataDirError};
 use tokio::task::block_in_place;
@@ -312,4 +312,13 @@ pub async fn drain_site(State(state): State<Arc<ApiState>>, Body(body): Body) ->
 pub async fn reload_configuration(State(state): State<Arc<ApiState>>) -> Result<Json<Reloaded>, Problem> {
     // Files, and a look at the machine.
     Ok(Json(block_in_place(|| state.upkeep.reload())?))
+}
+
+/// The operator says that the machine's clock is right: what is past by it is past.
+#[utoipa::path(post, path = "/clock/confirm", tag = "grid", responses((status = 200, description = "Done", body = ClockConfirmed)))]
+pub async fn confirm_clock(State(state): State<Arc<ApiState>>) -> Json<ClockConfirmed> {
+    let was_ahead_s = clock::clock_doubt().map(|doubt| doubt.ahead_s);
+    clock::confirm_clock();
+    state.upkeep.gate.lock().set_clock_believed(true);
+    Json(ClockConfirmed { was_ahead_s })
 }

@@ -1,16 +1,73 @@
-//! Says so when this machine's clock and those of other sites part, and when they agree again.
+//! Says so when this machine's clock and those of other sites part, and when they agree again; and has a clock believed that has jumped
+//! when those of other sites show the same.
 //!
-//! Invariant: one line a change, and no two of them sooner than [`QUIET`] after each other, however clocks jump.
+//! Invariant: one line a change of how far the clocks are apart, and no two of them sooner than [`QUIET`] after each other, however
+//! clocks jump. While the clock is not believed the gate lets no hold through.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use discovery::ClockOffset;
-use kolo_runtime::clock::is_off;
-use tokio::time::Instant;
-use tracing::{info, warn};
+use broker::wall_clock::ClockDoubt;
+use discovery::{ClockOffset, Discovery};
+use kolo_runtime::clock::{clock_doubt, confirm_clock, is_off, last_reading, resume_clock};
+use kolo_storage::data_dir::DataDir;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tracing::{error, info, warn};
+
+use crate::api::upkeep::Upkeep;
 
 /// Between two lines.
 const QUIET: Duration = Duration::from_secs(60);
+/// From one look at the clock to the next.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// So many looks are between two readings that are kept. A start on the same run of the machine allows for what drifts in between.
+const LOOKS_A_READING: u32 = 600;
+
+/// Goes on from the last reading of the clocks that is on disk.
+pub fn resume(data_dir: &DataDir) {
+    if let Some(last) = data_dir.last_reading() {
+        resume_clock(&last);
+    }
+}
+
+/// Watches this machine's clock for as long as it is waited for.
+pub async fn watch_clock(upkeep: Arc<Upkeep>, discovery: Discovery) {
+    let mut every = interval(LOOK_EVERY);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut watch, mut was_doubted) = (ClockWatch::default(), false);
+    for look in 0_u32.. {
+        let now = every.tick().await;
+        let offset = discovery.clock_offset();
+        watch.look(offset, now);
+        let mut doubt = clock_doubt();
+        if doubt.is_some() && offset.is_some_and(|offset| !is_off(offset.median_ms)) {
+            confirm_clock();
+            doubt = None;
+        }
+        upkeep.gate.lock().set_clock_believed(doubt.is_none());
+        match doubt {
+            Some(doubt) if !was_doubted => tell_of_doubt(doubt),
+            None if was_doubted => info!("this machine's clock is believed again"),
+            _ => {}
+        }
+        let has_changed = doubt.is_some() != was_doubted;
+        was_doubted = doubt.is_some();
+        if has_changed || look.is_multiple_of(LOOKS_A_READING) {
+            let (upkeep, last) = (upkeep.clone(), last_reading());
+            let kept = tokio::task::spawn_blocking(move || upkeep.data_dir.keep_reading(&last)).await;
+            if let Ok(Err(error)) = kept {
+                warn!(%error, "the time is not kept for the next start");
+            }
+        }
+    }
+}
+
+fn tell_of_doubt(ClockDoubt { ahead_s }: ClockDoubt) {
+    error!(
+        ahead_s,
+        "this machine's clock has jumped, and is not believed: nothing is promised, forgotten or ended by it, until it is set back, \
+         other sites show the same time, or the operator says that it is right (kolo doctor --clock-is-right)"
+    );
+}
 
 /// What was said last.
 #[derive(Debug, Default)]

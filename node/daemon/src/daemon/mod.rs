@@ -26,7 +26,7 @@ use kolo_api::batch_run::RunQuestion;
 use kolo_config::{ConfigSource, LogFormat, NodeConfig, Settings};
 use kolo_runtime::{
     changes::Changes,
-    clock::{Clock, unix_ms},
+    clock::{Clock, clock_doubt, unix_ms},
     metrics::Metrics,
     open_files::{self, Shares},
 };
@@ -46,7 +46,7 @@ use tokio::{
 use tracing::{info, warn};
 
 pub use self::error::DaemonError;
-use self::{clock_watch::ClockWatch, doors::Doors};
+use self::{clock_watch::watch_clock, doors::Doors};
 use crate::{
     api::{
         batch_run::run_batches,
@@ -124,6 +124,7 @@ async fn run_from(
     is_up: impl FnOnce(Discovery),
 ) -> Result<(), DaemonError> {
     let (clock, data_dir) = (Clock::start(), DataDir::open(&config.data_dir)?);
+    clock_watch::resume(&data_dir);
     let grid = data_dir.grid(config.grid.clone())?;
     let (token, tokens, identity) = (data_dir.token()?, data_dir.tokens()?, data_dir.identity()?);
     let (store, mut remembered, waiting) = open_store(&config, &data_dir, identity.site_id(), clock).await?;
@@ -183,6 +184,7 @@ async fn run_from(
     start_notices(&config, &api, notices, &mut beside)?;
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
+    beside.spawn(watch_clock(upkeep.clone(), discovery.clone()));
     beside.spawn(feed.run(offering(upkeep.clone())));
     beside.spawn(runs.serve(inbound.take_runs()));
     beside.spawn(keep_up(upkeep, clock, run_batches(api.clone()))?);
@@ -397,16 +399,14 @@ pub fn stop_signal() -> impl Future<Output = Result<(), DaemonError>> {
     }
 }
 
-/// Remembers peers while the node is up, and says so when one that wants to join a grid meets nobody, or when its clock is off.
+/// Remembers peers while the node is up, and says so when one that wants to join a grid meets nobody.
 async fn watch_peers(discovery: &Discovery, store: &Store, joins: bool) {
     let mut every = tokio::time::interval(REMEMBER_PEERS_EVERY);
     every.tick().await;
     let mut written = Vec::new();
     let mut is_lonely = false;
-    let mut clock = ClockWatch::default();
     for round in 0_u64.. {
-        let now = every.tick().await;
-        clock.look(discovery.clock_offset(), now);
+        every.tick().await;
         let is_alone = joins && discovery.is_alone();
         if is_alone && !is_lonely {
             warn!(
@@ -444,6 +444,7 @@ async fn remember_peers(discovery: &Discovery, store: &Store, written: Vec<Strin
 fn open_gate(config: &NodeConfig, grid: &GridFile, data_dir: &DataDir) -> SharedGate {
     let mut gate = Gate::new(grid.trust(), config.policy.clone());
     gate.set_draining(data_dir.is_draining());
+    gate.set_clock_believed(clock_doubt().is_none());
     let (allowed, images) = config.allowed();
     gate.set_allowed(allowed, images);
     gate.into()

@@ -17,6 +17,7 @@ use kolo_api::grid::{
     ApartView, BanView, FailedActivation, HostList, HostView, ReachView, SOFTWARE, ScheduleState, SiteList, SiteView,
     Status,
 };
+use kolo_api::upkeep::ClockConfirmed;
 use kolo_runtime::clock::is_off;
 use kolo_text::{
     safe::safe,
@@ -351,10 +352,37 @@ fn check_activation(failed: &[FailedActivation], now: Time, zone: &TimeZone) -> 
     (!shown.is_empty()).then(|| Finding::problem("activation", what(), to_do))
 }
 
+/// Has the node believe the machine's clock as it is.
+///
+/// # Errors
+/// When no node answers.
+pub(super) fn confirm_clock(client: &Client) -> Result<Finding, CliError> {
+    let ClockConfirmed { was_ahead_s } = client.post("/v1/clock/confirm", &())?;
+    let what = was_ahead_s.map_or_else(
+        || "the node believed this machine's clock already".to_owned(),
+        |ahead_s| format!("the node believes this machine's clock, which was {} its own until now", off_by(ahead_s)),
+    );
+    Ok(Finding::good("clock", what))
+}
+
+/// The words for a clock that is so many seconds ahead; below zero it is behind.
+fn off_by(ahead_s: i64) -> String {
+    let direction = if ahead_s > 0 { "ahead of" } else { "behind" };
+    format!("{} {direction}", format_span(Span(ahead_s.unsigned_abs())))
+}
+
 /// Clocks are compared by what others have signed: how far theirs are ahead of this one, messages from the future, and
 /// messages that arrive when their life is over.
 fn check_clock(status: &Status) -> Finding {
     const CHECK: &str = "clock";
+    if let Some(ahead_s) = status.clock_ahead_s {
+        let off = off_by(ahead_s);
+        let what = format!(
+            "this machine's clock is {off} what the node believes: nothing is promised, forgotten or ended by it"
+        );
+        let to_do = "set it right (timedatectl), or if it is right say so: kolo doctor --clock-is-right";
+        return Finding::problem(CHECK, what, to_do);
+    }
     let to_do = "see whether this clock is synchronised (timedatectl); if it is, that of another site is wrong";
     let measured = status.clock.as_ref().map(|clock| (clock.ahead_ms, counted(clock.sites, "other site")));
     if let Some((ahead_ms, sites)) = measured.as_ref().filter(|(ahead_ms, _)| is_off(*ahead_ms)) {
