@@ -13,13 +13,18 @@ use std::{
         mpsc,
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
+};
+
+use nix::sys::{
+    resource::{UsageWho, getrusage},
+    time::{TimeVal, TimeValLike},
 };
 
 use super::{canary::Canary, figures::Figures, history::Violation, trial::Trial};
 
 /// A seed that has not ended after so long is named, and ends the program: nothing can be done about a loop from outside of its thread.
-/// Seeds take 0.1 s, the longest some seconds.
+/// It is processor time, of each processor, so that a busy machine ends none. Seeds take 0.1 s, the longest some seconds.
 const ENDS_WITHIN: Duration = Duration::from_secs(120);
 
 /// The result of a seed.
@@ -65,7 +70,7 @@ pub fn run_seed(seed: u64, canary: Option<Canary>, keeps_history: bool) -> SeedR
 pub fn run_seeds(from: u64, seeds: u64, canary: Option<Canary>, at: impl Fn(u64)) -> RunResult {
     let (next, end) = (AtomicU64::new(from), AtomicU64::new(from.saturating_add(seeds)));
     let (sender, results) = mpsc::channel();
-    let under_way: Mutex<BTreeMap<u64, Instant>> = Mutex::default();
+    let under_way: Mutex<BTreeMap<u64, Duration>> = Mutex::default();
     let begun = || under_way.lock().unwrap_or_else(PoisonError::into_inner);
     let work = |sender: mpsc::Sender<(u64, SeedResult)>| {
         loop {
@@ -73,7 +78,7 @@ pub fn run_seeds(from: u64, seeds: u64, canary: Option<Canary>, at: impl Fn(u64)
             if seed >= end.load(Ordering::Relaxed) {
                 return;
             }
-            begun().insert(seed, Instant::now());
+            begun().insert(seed, processor_time());
             let result = run_seed(seed, canary, false);
             begun().remove(&seed);
             if result.violation.is_some() {
@@ -86,7 +91,7 @@ pub fn run_seeds(from: u64, seeds: u64, canary: Option<Canary>, at: impl Fn(u64)
         }
     };
     thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, std::num::NonZero::get) {
+        for _ in 0..processors() {
             let sender = sender.clone();
             scope.spawn(|| work(sender));
         }
@@ -117,9 +122,22 @@ pub fn run_seeds(from: u64, seeds: u64, canary: Option<Canary>, at: impl Fn(u64)
     })
 }
 
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Processor time that all threads of this process have taken; none where the system does not tell.
+fn processor_time() -> Duration {
+    let micros = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or(0);
+    let taken = getrusage(UsageWho::RUSAGE_SELF).map(|used| micros(used.user_time()) + micros(used.system_time()));
+    Duration::from_micros(taken.unwrap_or(0))
+}
+
 /// Names a seed that does not end, and ends the program.
-fn end_if_endless(under_way: &BTreeMap<u64, Instant>, canary: Option<Canary>) {
-    let endless = under_way.iter().find(|(_, since)| since.elapsed() > ENDS_WITHIN);
+fn end_if_endless(under_way: &BTreeMap<u64, Duration>, canary: Option<Canary>) {
+    let now = processor_time();
+    let taken = |since: &Duration| now.saturating_sub(*since) / u32::try_from(processors()).unwrap_or(1);
+    let endless = under_way.iter().find(|(_, since)| taken(since) > ENDS_WITHIN);
     if let Some((seed, _)) = endless {
         eprintln!("seed {seed}: violated: every seed ends: it has not after {} s", ENDS_WITHIN.as_secs());
         eprintln!("replay: {}", replay_command(*seed, canary));
