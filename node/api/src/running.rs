@@ -12,19 +12,25 @@ use utoipa::ToSchema;
 pub struct RunningList {
     /// What runs, or waits for the word of its user.
     pub running: Vec<RunningView>,
-    /// Accounts that have files open for runs at this site.
+    /// Accounts that have runs at this site, or files open for them.
     pub accounts: Vec<AccountShare>,
+    /// Most runs of one account that this site keeps.
+    pub runs_max: usize,
     /// Most streams to the runs of one account.
     pub streams_max: usize,
     /// Most files that the node has open for the ports of the runs of one account.
     pub open_files_max: usize,
 }
 
-/// Open files of the node for the runs of one account.
+/// Share of this site that the runs of one account take.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct AccountShare {
     /// The key of the account: of its user, or of whom an admin has invited first.
     pub account: String,
+    /// Runs that are kept, those included that have ended and whose end nobody has fetched.
+    pub runs: usize,
+    /// Bytes of the disk that the output of these runs takes.
+    pub output_bytes: u64,
     /// Streams to the account's runs; a transfer of files counts as three.
     pub streams: usize,
     /// Listeners for the ports of the account's runs, and connections to these.

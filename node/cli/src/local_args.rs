@@ -38,7 +38,7 @@ pub enum LocalCommand {
 /// `kolo local running`
 #[derive(Debug, Args)]
 pub struct LocalRunningArgs {
-    /// Show the streams and open files of each account instead
+    /// Show what each account takes of this site instead: runs, their output, streams, open files
     #[arg(long)]
     pub accounts: bool,
 }

@@ -567,6 +567,7 @@ fn answer_of(error: &RunError) -> Answer {
     }
     match error {
         RunError::System { .. } | RunError::Directory(_) | RunError::File(_) => Answer::NotNow(error.to_string()),
+        RunError::Full(none) if !none.is_account() => Answer::NotNow(error.to_string()),
         RunError::Confine(ConfineError::Image(_)) => Answer::Wanting(Want::Image, error.to_string()),
         _ => Answer::Refused(error.to_string()),
     }

@@ -14,7 +14,7 @@ use broker::trust::PublicKey;
 use crate::lock::locked;
 
 /// The share of one account is all divided by this: three accounts that take all they can leave a fourth its whole share.
-const SHARES: usize = 4;
+pub const SHARES: usize = 4;
 
 /// A number of like things that accounts divide.
 #[derive(Debug)]

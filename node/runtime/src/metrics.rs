@@ -93,6 +93,8 @@ pub struct Metrics {
     holds: Gauge,
     reservations: Gauge,
     run_open_files: Gauge,
+    runs_kept: Gauge,
+    run_output_bytes: Gauge,
     connections: Family<Label, Gauge>,
     connections_refused: Family<TwoLabels, Counter>,
     denied: Family<Label, Counter>,
@@ -140,6 +142,8 @@ impl Metrics {
             holds: added(all, "holds", "Holds in this site's ledger", Gauge::default()),
             reservations: added(all, "reservations", "Reservations in this site's ledger", Gauge::default()),
             run_open_files: added(all, "run_open_files", "Files open for what users run here", Gauge::default()),
+            runs_kept: added(all, "runs_kept", "Runs of users, with ended ones that are kept", Gauge::default()),
+            run_output_bytes: added(all, "run_output_bytes", "Disk that the output of runs takes", Gauge::default()),
             connections: added(all, "api_connections", "Connections to the API, by door", Family::default()),
             connections_refused: {
                 let help = "Connections to the API that were closed at once";
@@ -276,6 +280,8 @@ impl Metrics {
         self.holds.set(whole(present.holds));
         self.reservations.set(whole(present.reservations));
         self.run_open_files.set(whole(present.run_open_files));
+        self.runs_kept.set(whole(present.runs_kept));
+        self.run_output_bytes.set(i64::try_from(present.run_output_bytes).unwrap_or(i64::MAX));
         for (name, count) in &present.discovery {
             self.discovery.get_or_create(&[("event", *name)]).inner().store(*count, Ordering::Relaxed);
         }
@@ -301,6 +307,8 @@ pub struct Present {
     pub holds: usize,
     pub reservations: usize,
     pub run_open_files: usize,
+    pub runs_kept: usize,
+    pub run_output_bytes: u64,
     /// Counters of discovery.
     pub discovery: BTreeMap<&'static str, u64>,
 }
@@ -399,7 +407,15 @@ mod tests {
         metrics.activated("start", "failed");
         metrics.door("remote").refused_address.inc();
         let discovery = BTreeMap::from([("gossip_received", 7)]);
-        let present = Present { active: 1, holds: 2, reservations: 3, run_open_files: 4, discovery };
+        let present = Present {
+            active: 1,
+            holds: 2,
+            reservations: 3,
+            run_open_files: 4,
+            runs_kept: 5,
+            run_output_bytes: 6,
+            discovery,
+        };
         let open = metrics.write(&present, None);
         for line in [
             "kolo_requests_total{outcome=\"handed_over\"} 0",
@@ -417,6 +433,8 @@ mod tests {
             "kolo_discovery_events_total{event=\"gossip_received\"} 7",
             "kolo_reservations 3",
             "kolo_run_open_files 4",
+            "kolo_runs_kept 5",
+            "kolo_run_output_bytes 6",
             "kolo_api_denied_total{why=\"scope\"} 0",
             "kolo_api_connections_refused_total{door=\"remote\",why=\"address\"} 1",
         ] {

@@ -8,9 +8,9 @@ use std::{
     fs::File,
     io::{self, Write as _},
     net::Ipv4Addr,
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use broker::{ids::HostId, time::Time, trust::PublicKey};
@@ -36,6 +36,8 @@ const TASK_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Largest of the other files.
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
 
+/// What was said on each [`Output`].
+const OUTPUTS: [&str; 2] = ["stdout", "stderr"];
 /// Where room for the end is kept until it is there.
 const ROOMS: [&str; 2] = ["end-room", "end-room-2"];
 /// Longest end, in bytes: a reason of which each takes six.
@@ -76,6 +78,11 @@ pub struct Task {
 }
 
 impl Task {
+    /// The account that the run counts for.
+    pub fn account(&self) -> PublicKey {
+        self.account.unwrap_or(self.user)
+    }
+
     /// The names by which the command reaches the seats of the run, by rank: addresses where there are any.
     pub fn hosts(&self) -> Vec<String> {
         match self.addresses.as_slice() {
@@ -210,6 +217,18 @@ impl RunDirectory {
         self.file("ended").exists()
     }
 
+    /// When a file was last added to it or taken away, which for a run that is over is its end.
+    pub fn changed(&self) -> Option<SystemTime> {
+        fs::metadata(&self.0).and_then(|found| found.modified()).ok()
+    }
+
+    /// Bytes of the disk that its outputs take.
+    pub fn output_bytes(&self) -> u64 {
+        const BLOCK_BYTES: u64 = 512;
+        let taken = |name: &str| fs::metadata(self.file(name)).map_or(0, |found| found.blocks() * BLOCK_BYTES);
+        OUTPUTS.map(taken).into_iter().sum()
+    }
+
     /// Whether a keeper has the run.
     pub fn is_kept(&self) -> Result<bool, DirectoryError> {
         Ok(self.keeper()?.is_some_and(|keeper| processes::started_ticks(keeper.pid) == Some(keeper.ticks)))
@@ -307,10 +326,7 @@ impl RunDirectory {
 
     /// What was said on an output.
     pub fn spool(&self, output: Output, ring_bytes: u64) -> Result<Spool, DirectoryError> {
-        let path = self.file(match output {
-            Output::Stdout => "stdout",
-            Output::Stderr => "stderr",
-        });
+        let path = self.file(OUTPUTS[output as usize]);
         Spool::open(&path, ring_bytes).map_err(|source| DirectoryError::Disk { path, source })
     }
 

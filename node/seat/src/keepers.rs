@@ -2,9 +2,10 @@
 //!
 //! Each run has a directory `SEAT/RUN`, and each seat a file with the highest number that it has seen. Everything is found on disk, so a
 //! node that starts knows what one before it has left running. Invariants: a number is used once, whatever crashes when; there are at most
-//! [`RUNS_MAX`] runs, and [`RUNS_OF_SEAT_MAX`] of a seat, each within the bounds of its spools.
+//! [`RUNS_OF_SEAT_MAX`] runs of a seat, each within the bounds of its spools, and of a site and an account what [`places`](super::places) has.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs,
     fs::File,
@@ -45,14 +46,13 @@ use super::{
     },
     last::{self, Last},
     order::{OrderError, RunNumber},
+    places::{AccountRuns, NoPlace, PlacedRun, RunPlaces, by_account},
     processes,
     removal::remove_tree,
     used,
 };
 
-/// Most runs that a site keeps, those included whose end nobody has asked for.
-pub const RUNS_MAX: usize = 1024;
-/// Most of one seat.
+/// Most runs of one seat.
 pub const RUNS_OF_SEAT_MAX: usize = 64;
 /// How long an end that nobody asks for is kept.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
@@ -114,14 +114,14 @@ pub enum RunError {
     /// The number was used, or may have been.
     #[error("run {0} of this seat is not started: that number was used, or is too low to tell; take a higher one")]
     Used(RunNumber),
-    /// There are too many.
-    #[error("{what} has {count} runs already; fetch the ends of some (kolo logs) or end them")]
-    Full {
-        /// The seat or the site.
-        what: &'static str,
-        /// How many.
-        count: usize,
-    },
+    /// The seat has too many.
+    #[error(
+        "the seat has {0} of at most {RUNS_OF_SEAT_MAX} runs, and none of them has ended; one that ends frees its place (kolo ps)"
+    )]
+    SeatFull(usize),
+    /// The account, or the site, has too many.
+    #[error("{0}")]
+    Full(NoPlace),
     /// There is no such run.
     #[error("there is no such run here; its end may have been fetched already")]
     Unknown,
@@ -159,6 +159,8 @@ pub struct Keepers {
     program: Vec<OsString>,
     /// Keepers that this process has started, to be taken off the system's list; held while a run is started.
     started: Mutex<Vec<Child>>,
+    /// The account of each run, by its directory: read once, as an order may be long.
+    accounts: Mutex<BTreeMap<PathBuf, PublicKey>>,
 }
 
 impl Keepers {
@@ -176,7 +178,7 @@ impl Keepers {
     /// As for [`Keepers::open`].
     pub fn with_program(root: &Path, program: Vec<OsString>) -> Result<Keepers, RunError> {
         files::open_directory(root)?;
-        let keepers = Keepers { root: root.to_owned(), program, started: Mutex::default() };
+        let keepers = Keepers { root: root.to_owned(), program, started: Mutex::default(), accounts: Mutex::default() };
         for directory in keepers.directories(None)? {
             let _ = end_rest(&directory);
         }
@@ -213,7 +215,7 @@ impl Keepers {
             let is_this = directory.task().is_ok_and(|known| known.order == task.order);
             return Err(if is_this { RunError::Known(id.run) } else { RunError::Used(id.run) });
         }
-        self.make_room(&seat, now)?;
+        self.make_room(&seat, task, now)?;
         let for_users = File::open(&self.root).and_then(bytes_for_users);
         if for_users.map_err(system("the disk of the runs cannot be looked at"))? == 0 {
             return Err(system("a run cannot be kept")(disk_full()));
@@ -436,34 +438,80 @@ impl Keepers {
         say().map_err(system("its keeper cannot be told"))
     }
 
-    /// Forgets ends that nobody has asked for in time, and the oldest ones where there is no room for one more.
-    fn make_room(&self, seat: &Path, now: Time) -> Result<(), RunError> {
-        self.forget_old(now)?;
-        self.make_room_in(Some(seat), "the seat", RUNS_OF_SEAT_MAX)?;
-        self.make_room_in(None, "the site", RUNS_MAX)
+    /// Runs and output of each account.
+    ///
+    /// # Errors
+    /// When the runs cannot be listed.
+    pub fn kept_by_account(&self) -> Result<BTreeMap<PublicKey, AccountRuns>, RunError> {
+        Ok(by_account(&self.placed(&self.directories(None)?)))
     }
 
-    fn make_room_in(&self, seat: Option<&Path>, what: &'static str, most: usize) -> Result<(), RunError> {
-        let all = self.directories(seat)?;
+    /// Forgets ends that nobody has asked for in time, and as many as there is no room for beside one more run.
+    fn make_room(&self, seat: &Path, task: &Task, now: Time) -> Result<(), RunError> {
+        self.forget_old(now)?;
+        self.make_room_on(seat)?;
+        let mut directories = self.directories(None)?;
+        let free_bytes = File::open(&self.root).and_then(bytes_for_users);
+        let free_bytes = free_bytes.map_err(system("the disk of the runs cannot be looked at"))?;
+        let run_bytes = 2 * task.spool_bytes;
+        let mut places = RunPlaces { runs: self.placed(&directories), free_bytes, run_bytes };
+        let account = task.account();
+        if places.short_for(&account).is_none() {
+            return Ok(());
+        }
+        for (run, directory) in places.runs.iter_mut().zip(&directories) {
+            run.ended = if directory.is_over() { directory.changed() } else { None };
+        }
+        while let Some(short) = places.short_for(&account) {
+            match places.next_to_go(&account, short) {
+                Some(index) if forget(&directories[index]) => {
+                    directories.swap_remove(index);
+                    places.free_bytes += places.runs.swap_remove(index).output_bytes;
+                }
+                Some(index) => places.runs[index].ended = None,
+                // A run whose output has little room starts where it has any.
+                None if short == NoPlace::Disk => break,
+                None => return Err(RunError::Full(short)),
+            }
+        }
+        Ok(())
+    }
+
+    fn make_room_on(&self, seat: &Path) -> Result<(), RunError> {
+        let all = self.directories(Some(seat))?;
         let mut count = all.len();
-        if count < most {
+        if count < RUNS_OF_SEAT_MAX {
             return Ok(());
         }
         let mut ended: Vec<_> = all.into_iter().filter(RunDirectory::is_over).collect();
-        ended.sort_by_cached_key(|directory| fs::metadata(directory.path()).and_then(|found| found.modified()).ok());
+        ended.sort_by_cached_key(RunDirectory::changed);
         for directory in ended {
             count -= usize::from(forget(&directory));
-            if count < most {
+            if count < RUNS_OF_SEAT_MAX {
                 return Ok(());
             }
         }
-        Err(RunError::Full { what, count })
+        Err(RunError::SeatFull(count))
+    }
+
+    /// The runs in these directories, in their order, as if none had ended.
+    fn placed(&self, directories: &[RunDirectory]) -> Vec<PlacedRun> {
+        let mut known = locked(&self.accounts);
+        let mut before = std::mem::take(&mut *known);
+        let placed = |directory: &RunDirectory| {
+            let account = before.remove(directory.path()).or_else(|| Some(directory.task().ok()?.account()));
+            // The owner's to look at where the task cannot be read.
+            let account = account.unwrap_or(PublicKey::from_bytes([0; 32]));
+            known.insert(directory.path().to_owned(), account);
+            PlacedRun { account, output_bytes: directory.output_bytes(), ended: None }
+        };
+        directories.iter().map(placed).collect()
     }
 
     fn forget_old(&self, now: Time) -> Result<(), RunError> {
         for directory in self.directories(None)? {
-            let changed = fs::metadata(directory.path()).and_then(|found| found.modified());
-            let age = changed.ok().and_then(|changed| SystemTime::now().duration_since(changed).ok());
+            let changed = directory.changed();
+            let age = changed.and_then(|changed| SystemTime::now().duration_since(changed).ok());
             if age.is_some_and(|age| age > KEPT_FOR) && directory.is_over() {
                 forget(&directory);
             }

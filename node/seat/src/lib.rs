@@ -25,6 +25,7 @@ mod last;
 pub mod opening;
 pub mod order;
 pub mod peers;
+pub mod places;
 pub mod podman;
 mod processes;
 mod removal;

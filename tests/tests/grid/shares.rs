@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::PathBuf,
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -29,6 +30,15 @@ fn open_files(node: &Node) -> Value {
     node.get("/v1/local/running")["accounts"].clone()
 }
 
+/// Bob, eve and carol, who may book hosts of this site.
+fn three_users_of(site: &Node) -> [Person; 3] {
+    ["bob", "eve", "carol"].map(|name| {
+        let person = Person::new();
+        person.join(&invite(site, &["--role", "user", "--name", name]));
+        person
+    })
+}
+
 #[test]
 fn two_users_who_take_all_they_can_leave_a_third_what_it_needs() {
     let mut site = founded_with("alpha", &hosts("a", 10), runner());
@@ -36,11 +46,7 @@ fn two_users_who_take_all_they_can_leave_a_third_what_it_needs() {
     site.kill();
     site.restart();
     site.wait_until_it_knows(10);
-    let [bob, eve, carol] = ["bob", "eve", "carol"].map(|name| {
-        let person = Person::new();
-        person.join(&invite(&site, &["--role", "user", "--name", name]));
-        person
-    });
+    let [bob, eve, carol] = three_users_of(&site);
 
     // 9 * 8 * 8 listeners, as one order.
     let greedy = reaching(&site, &bob, (9, 8), &[], "true");
@@ -79,6 +85,72 @@ fn end_all(site: &Node) {
         let _ = site.kolo(&["local", "end", run["request"].as_str().unwrap()]);
     }
     wait_until("the end of all runs", running, Vec::is_empty);
+}
+
+/// Most runs of an account.
+const RUNS_OF_ACCOUNT_MAX: usize = 256;
+
+/// How a person runs `script` on one seat.
+fn on_a_seat(node: &Node, person: &Person, more: &[&str], script: &str) -> Ended {
+    let words = [&["run", "-N", "1", "--per-host", "cpu=1", "-t", "1h"], more, &["--", "sh", "-c", script]].concat();
+    run(person.command(&words, &node.data()).stdin(Stdio::null()))
+}
+
+/// Has a person start a run that goes on, and copies it until its account has as many runs as it may; the directory of the copies. A copy
+/// waits for the word of its user.
+fn take_all_places(site: &Node, person: &Person, name: &str) -> PathBuf {
+    let runs = site.data().join("runs");
+    let started = on_a_seat(site, person, &["--detach", "--output", "quiet"], "sleep 1000");
+    assert_eq!(started.code, Some(0), "{started:?}");
+    let tasks = fs::read_dir(&runs).unwrap().flat_map(|seat| fs::read_dir(seat.unwrap().path()).unwrap());
+    let tasks = tasks.filter_map(|run| serde_json::from_slice(&fs::read(run.ok()?.path().join("task")).ok()?).ok());
+    let is_of = |task: &Value| task["order"]["request"].as_str() == Some(started.out.trim());
+    let mut task = tasks.into_iter().find(is_of).expect("the run that was started has a task");
+    task["order"]["expires"] = json!(seconds_from_now(3_600));
+    let copies = runs.join(name);
+    for number in 1..RUNS_OF_ACCOUNT_MAX {
+        let copy = copies.join(number.to_string());
+        fs::create_dir_all(&copy).unwrap();
+        fs::write(copy.join("task"), task.to_string()).unwrap();
+    }
+    copies
+}
+
+#[test]
+fn two_users_with_all_runs_they_may_have_take_no_place_of_a_third_and_lose_their_own_ends_only() {
+    let site = founded_with("alpha", &hosts("a", 10), runner());
+    site.wait_until_it_knows(10);
+    let [bob, eve, carol] = three_users_of(&site);
+    let [of_bob, of_eve] = [(&bob, "bob"), (&eve, "eve")].map(|(person, name)| take_all_places(&site, person, name));
+    let refused = on_a_seat(&site, &bob, &[], "echo up");
+    let told = "your account has 256 of at most 256 runs at this site, and none of them has ended";
+    assert!(refused.code != Some(0) && refused.err.contains(told), "{refused:?}");
+    let honest = on_a_seat(&site, &carol, &[], "echo up");
+    assert_eq!((honest.code, &*honest.out), (Some(0), "up\n"), "{honest:?}");
+
+    let shown = site.get("/v1/local/running");
+    let runs = shown["accounts"].as_array().unwrap().iter().map(|account| account["runs"].as_u64().unwrap());
+    assert_eq!(
+        (runs.filter(|runs| *runs == 256).count(), &shown["runs_max"]),
+        (2, &json!(256)),
+        "{}",
+        shown["accounts"]
+    );
+    let listed = site.kolo(&["local", "running", "--accounts"]);
+    assert_eq!(listed.out.matches("256 of 256").count(), 2, "{listed:?}");
+    let metrics = site.metrics();
+    let kept = metrics.lines().find_map(|line| line.strip_prefix("kolo_runs_kept ")?.parse().ok());
+    assert!(kept >= Some(512_u32), "{metrics}");
+
+    // One end of each; whoever wants a place gives up an own one.
+    for copies in [&of_bob, &of_eve] {
+        fs::write(copies.join("1/ended"), "{\"Code\":0}").unwrap();
+    }
+    let again = on_a_seat(&site, &bob, &[], "echo up");
+    assert_eq!((again.code, &*again.out), (Some(0), "up\n"), "{again:?}");
+    assert_eq!((of_bob.join("1").exists(), of_eve.join("1").exists()), (false, true));
+    [of_bob, of_eve].iter().for_each(|copies| fs::remove_dir_all(copies).unwrap());
+    end_all(&site);
 }
 
 #[test]

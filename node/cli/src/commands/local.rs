@@ -173,7 +173,7 @@ impl Report for RunningList {
     }
 }
 
-/// The shares of open files that accounts have taken, for `kolo local running --accounts`.
+/// The shares of a site that accounts have taken, for `kolo local running --accounts`.
 #[derive(Serialize)]
 struct AccountShares {
     #[serde(flatten)]
@@ -182,17 +182,24 @@ struct AccountShares {
 
 impl Report for AccountShares {
     fn text(&self, look: &Look) -> String {
-        let RunningList { accounts, streams_max, open_files_max, .. } = &self.list;
+        let RunningList { accounts, runs_max, streams_max, open_files_max, .. } = &self.list;
         if accounts.is_empty() {
             return format!(
-                "no account has anything open; each may have {streams_max} streams to its runs, and {open_files_max} files for their ports\n"
+                "no account has anything here; each may have {runs_max} runs, {streams_max} streams to them, and {open_files_max} files for \
+                 their ports\n"
             );
         }
         let row = |share: &AccountShare| {
             let of = |taken: usize, most: &usize| format!("{taken} of {most}");
-            [share.account.clone(), of(share.streams, streams_max), of(share.open_files, open_files_max)]
+            [
+                share.account.clone(),
+                of(share.runs, runs_max),
+                format!("{} MiB", share.output_bytes.div_ceil(1 << 20)),
+                of(share.streams, streams_max),
+                of(share.open_files, open_files_max),
+            ]
         };
-        columns(look, ["ACCOUNT", "STREAMS", "FILES FOR PORTS"], accounts.iter().map(row))
+        columns(look, ["ACCOUNT", "RUNS", "OUTPUT", "STREAMS", "FILES FOR PORTS"], accounts.iter().map(row))
     }
 
     fn ids(&self) -> Vec<String> {

@@ -16,6 +16,7 @@ use kolo_runtime::metrics::{OfGrid, Present};
 
 use super::{
     grid::schedule_state,
+    running::kept_by_account,
     scopes::{Access, Caller},
     state::ApiState,
 };
@@ -31,11 +32,15 @@ pub async fn metrics(State(state): State<Arc<ApiState>>, Extension(caller): Exte
     };
     let status = state.discovery.status();
     let (peers, clock) = (status.connected.len(), status.clock);
+    // What cannot be listed is told by `kolo local running`.
+    let kept = kept_by_account(&state).await.unwrap_or_default();
     let present = Present {
         active: state.requests.active(),
         holds,
         reservations,
         run_open_files: open_for_runs(&state),
+        runs_kept: kept.values().map(|kept| kept.runs).sum(),
+        run_output_bytes: kept.values().map(|kept| kept.output_bytes).sum(),
         discovery: status.counters.into_iter().collect(),
     };
     let of_grid = Access::Metrics.admits(&caller).then(|| of_grid(&state, peers, clock));

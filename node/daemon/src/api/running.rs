@@ -1,11 +1,17 @@
 //! What users run on this site's hosts, for its owner: listed, and ended with a reason that its user reads.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
 use broker::trust::PublicKey;
 use kolo_api::running::{AccountShare, RunningList, RunningView};
-use kolo_seat::{Keepers, KeptRun, RunError, RunId, RunState};
+use kolo_seat::{
+    Keepers, KeptRun, RunError, RunId, RunState,
+    places::{AccountRuns, RUNS_OF_ACCOUNT_MAX},
+};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -53,25 +59,35 @@ async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> Result<T, RunError> +
 #[utoipa::path(get, path = "/local/running", tag = "grid", responses((status = 200, description = "Done", body = RunningList)))]
 pub async fn list_running(State(state): State<Arc<ApiState>>) -> Result<Json<RunningList>, Problem> {
     let running = running(&state).await?.into_iter().map(|(_, view)| view).collect();
-    Ok(Json(list_of(&state, running)))
+    Ok(Json(list_of(&state, running).await?))
+}
+
+/// Runs and output of each account.
+pub(super) async fn kept_by_account(state: &ApiState) -> Result<BTreeMap<PublicKey, AccountRuns>, Problem> {
+    let Some(keepers) = state.run_site.keepers().cloned() else { return Ok(BTreeMap::new()) };
+    on_disk(move || keepers.kept_by_account()).await
 }
 
 /// These runs, with what accounts take here.
-fn list_of(state: &ApiState, running: Vec<RunningView>) -> RunningList {
+async fn list_of(state: &ApiState, running: Vec<RunningView>) -> Result<RunningList, Problem> {
+    let kept = kept_by_account(state).await?;
     let shares = state.run_site.shares();
     let (streams, open_files) = (shares.streams.taken(), shares.open_files.taken());
-    let accounts: BTreeSet<&PublicKey> = streams.keys().chain(open_files.keys()).collect();
+    let accounts: BTreeSet<&PublicKey> = kept.keys().chain(streams.keys()).chain(open_files.keys()).collect();
     let accounts = accounts.into_iter().map(|account| AccountShare {
         account: account.to_string(),
+        runs: kept.get(account).map_or(0, |kept| kept.runs),
+        output_bytes: kept.get(account).map_or(0, |kept| kept.output_bytes),
         streams: streams.get(account).copied().unwrap_or(0),
         open_files: open_files.get(account).copied().unwrap_or(0),
     });
-    RunningList {
+    Ok(RunningList {
         running,
         accounts: accounts.collect(),
+        runs_max: RUNS_OF_ACCOUNT_MAX,
         streams_max: shares.streams.share(),
         open_files_max: shares.open_files.share(),
-    }
+    })
 }
 
 /// What is ended, and why.
@@ -110,7 +126,7 @@ pub async fn end_running(
         let why = query.reason.unwrap_or_else(|| "the owner needs the machine".to_owned());
         on_disk(move || for_all(&ids, |id| end(&keepers, id, &why))).await?;
     }
-    Ok((About::of(&request), Json(list_of(&state, views))))
+    Ok((About::of(&request), Json(list_of(&state, views).await?)))
 }
 
 /// Does something for all, whether or not it fails for some; the first error.

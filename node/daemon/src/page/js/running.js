@@ -10,11 +10,11 @@ export async function load() {
 }
 
 /** The rows; `reload` shows what is left. */
-export function parts({ running, accounts, streams_max, open_files_max }, reload) {
+export function parts({ running, accounts, runs_max, streams_max, open_files_max }, reload) {
   if (running.length === 0) return [];
   return [el("h2", {}, "What users run here"),
-    table("Accounts", ["Account", number("Streams"), number("Files for ports")], accounts.map((one) =>
-      [short(one.account), number(`${one.streams} of ${streams_max}`), number(`${one.open_files} of ${open_files_max}`)])),
+    table("Accounts", ["Account", number("Runs"), number("Output"), number("Streams"), number("Files for ports")], accounts.map((one) =>
+      [short(one.account), number(`${one.runs} of ${runs_max}`), number(`${Math.ceil(one.output_bytes / 2 ** 20)} MiB`), number(`${one.streams} of ${streams_max}`), number(`${one.open_files} of ${open_files_max}`)])),
     table("Running", ["Request", number("Seat"), "User", "Command", number("Process"), "Until", ""], running.map((run) =>
       [short(run.request), number(run.seat), short(run.user_key), el("code", {}, run.command.join(" ")), number(run.pid ?? "waits"), time(run.end),
         el("button", { type: "button", className: "danger", onclick: () => ask(run, reload) }, "End")]))];
