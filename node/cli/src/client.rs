@@ -2,11 +2,12 @@
 //!
 //! Invariant: every call has a time limit and a limit on the answer's size; a call goes to the named address only (no proxy, no redirects).
 //! A token goes out over TLS only, to a node with a certificate that somebody trusted has signed; without TLS the node shows first that it
-//! knows the token, and the token itself stays here.
+//! knows the token and is at the address that was called, and the token itself stays here.
 
 mod failures;
 
 use std::{
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -30,11 +31,11 @@ use ureq::{
     Agent, Body, RequestBuilder,
     http::{Method, Response, StatusCode},
     tls::Certificate,
-    unversioned::resolver::DefaultResolver,
+    unversioned::{resolver::DefaultResolver, transport::DefaultConnector},
 };
 
 use self::failures::{Called, list_of, refusal};
-use super::{by_socket::BySocket, error::CliError};
+use super::{by_socket::BySocket, dialled::Dialled, error::CliError};
 
 /// How long a connection may take: the node is on the same machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -99,6 +100,7 @@ pub struct Client {
     /// The socket by which the node is asked instead of its address; none where it is asked by TCP.
     socket: Option<PathBuf>,
     shown: Shown,
+    dialled: Dialled,
     /// Who has signed the certificates of nodes that are trusted.
     authorities: Arc<[Certificate<'static>]>,
 }
@@ -106,7 +108,9 @@ pub struct Client {
 impl Client {
     /// A client of the node at `base` (`http://address:port`).
     pub fn new(base: String, shown: Shown) -> Client {
-        Client { agent: limited().build().into(), base, socket: None, shown, authorities: Arc::default() }
+        let dialled = Dialled::default();
+        let agent = Agent::with_parts(limited().build(), DefaultConnector::default(), dialled.clone());
+        Client { agent, base, socket: None, shown, dialled, authorities: Arc::default() }
     }
 
     /// A client of the node that listens at this socket in its data directory, and knows this user by that.
@@ -155,6 +159,11 @@ impl Client {
         self.base.split_once("://").map_or(&self.base, |(_, address)| address)
     }
 
+    /// Where the node was reached without TLS; none before the first call.
+    pub(super) fn dialled(&self) -> Option<SocketAddr> {
+        self.dialled.address()
+    }
+
     /// Who has signed the certificates of nodes that are trusted.
     pub(super) fn authorities(&self) -> &[Certificate<'static>] {
         &self.authorities
@@ -195,9 +204,12 @@ impl Client {
         let asked = HEXLOWER.encode(&random_bytes::<16>()?);
         let path = format!("/v1/proof?token={}&nonce={asked}", key.name());
         let response = self.send(&Method::GET, &path, &[], Duration::ZERO, None)?;
-        let port = self.address().rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or_default();
+        let is_shown = |node: &NodeProof| {
+            let dialled = self.dialled.address();
+            dialled.is_some_and(|address| key.is_of_node(address, &asked, &node.nonce, &node.proof))
+        };
         match self.read::<NodeProof>(None, response, |error| self.called().transport_error(&error)) {
-            Ok(node) if key.is_of_node(port, &asked, &node.nonce, &node.proof) => Ok(node.nonce),
+            Ok(node) if is_shown(&node) => Ok(node.nonce),
             Ok(_) => Err(self.called().not_the_node(file, "")),
             Err(error) => Err(self.called().not_the_node(file, &format!(" ({error})"))),
         }

@@ -11,6 +11,7 @@ mod chart;
 mod client;
 mod commands;
 mod connection;
+mod dialled;
 mod error;
 mod exit;
 mod foreign;

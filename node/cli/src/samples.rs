@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     io::{self, Read, Write},
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     rc::Rc,
     thread,
 };
@@ -27,7 +27,7 @@ pub fn serve(answers: Vec<(&'static str, String)>) -> (Client, thread::JoinHandl
     let address = listener.local_addr().unwrap();
     let server = thread::spawn(move || {
         let next = |(status, body): (&str, String)| {
-            answer(&mut listener.accept().unwrap().0, "200 OK", |asked| proof(asked, address.port()));
+            answer(&mut listener.accept().unwrap().0, "200 OK", |asked| proof(asked, address));
             answer(&mut listener.accept().unwrap().0, status, |_| body)
         };
         answers.into_iter().map(next).collect()
@@ -44,12 +44,12 @@ pub fn answer(stream: &mut (impl Read + Write), status: &str, body: impl FnOnce(
     asked
 }
 
-/// The answer to `/v1/proof` of a node at this port that knows [`TOKEN`].
-fn proof(asked: &str, port: u16) -> String {
+/// The answer to `/v1/proof` of a node at this address that knows [`TOKEN`].
+pub fn proof(asked: &str, address: SocketAddr) -> String {
     let key = TokenKey::of(TOKEN);
     let nonce = asked.split_once("&nonce=").and_then(|(_, rest)| rest.split_once(' ')).unwrap().0;
     assert!(asked.starts_with(&format!("GET /v1/proof?token={}&nonce={nonce} HTTP", key.name())), "{asked}");
-    let proof = NodeProof { nonce: "n-1".to_owned(), proof: key.of_node(port, nonce, "n-1") };
+    let proof = NodeProof { nonce: "n-1".to_owned(), proof: key.of_node(address, nonce, "n-1") };
     serde_json::to_string(&proof).unwrap()
 }
 

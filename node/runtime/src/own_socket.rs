@@ -13,13 +13,16 @@ use std::{
         },
     },
     path::Path,
+    time::Duration,
 };
 
 use nix::unistd::{AccessFlags, access, geteuid};
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
 /// Longest path that fits into a socket's address: 108 bytes with its end (unix(7)).
 const PATH_BYTES_MAX: usize = 107;
+/// How long who listens may take to take a connection, as by TCP.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
 
 /// Listens at `path` without blocking.
 ///
@@ -43,12 +46,27 @@ pub fn may_connect(path: &Path) -> bool {
     access(path, AccessFlags::W_OK).is_ok()
 }
 
-/// Connects to who listens at `path`, if that is root or the owner of the directory.
+/// Connects to who listens at `path`, if that is root or the owner of the directory, within three seconds.
 ///
 /// # Errors
-/// Those of the system, and [`io::ErrorKind::PermissionDenied`] when it is somebody else.
+/// Those of the system, [`io::ErrorKind::TimedOut`], and [`io::ErrorKind::PermissionDenied`] when it is somebody else.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
-    let stream = with_short(path, |path| UnixStream::connect(path))?;
+    connect_within(path, CONNECT_MAX)
+}
+
+fn connect_within(path: &Path, limit: Duration) -> io::Result<UnixStream> {
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Who listens is waited for as long as a write waits, where its queue is full.
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(limit))?;
+    let connected = with_short(path, |path| Ok(net::connect(&socket, &SocketAddrUnix::new(path)?)?));
+    connected.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            io::Error::new(io::ErrorKind::TimedOut, format!("it has taken no connection within {limit:?}"))
+        }
+        _ => error,
+    })?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, None)?;
+    let stream = UnixStream::from(socket);
     let owner = fs::metadata(path.parent().unwrap_or(Path::new("/")))?.uid();
     if is_root_or(owner, &stream)? {
         return Ok(stream);
@@ -63,7 +81,7 @@ pub fn is_own(stream: &impl AsFd) -> bool {
 }
 
 fn is_root_or(user: u32, stream: &impl AsFd) -> io::Result<bool> {
-    let peer = socket_peercred(stream)?.uid.as_raw();
+    let peer = sockopt::socket_peercred(stream)?.uid.as_raw();
     Ok(peer == 0 || peer == user)
 }
 
@@ -127,6 +145,17 @@ mod tests {
                 0
             );
         }
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_for_one_who_takes_no_connection() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("api.sock");
+        let listener = listen(&path).unwrap();
+        net::listen(&listener, 0).unwrap();
+        let _one = connect(&path).unwrap();
+        let error = connect_within(&path, Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Invariant: what goes out tells neither the token nor the key, and what a node shows is never what a caller shows. The key is as good as the
 //! token: it is kept where the token could be.
 
-use std::fmt;
+use std::{fmt, net::SocketAddr};
 
 use blake3::{Hash, Hasher};
 use data_encoding::HEXLOWER;
@@ -31,16 +31,16 @@ impl TokenKey {
         HEXLOWER.encode(&self.keyed("name", &[]).as_bytes()[..NAME_BYTES])
     }
 
-    /// Proof of the node at `port` that it knows the token and has given `nonce`; `asked` is the fresh nonce of the caller. Hexadecimal.
+    /// Proof of the node at `address` that it knows the token and has given `nonce`; `asked` is the fresh nonce of the caller. Hexadecimal.
     #[must_use]
-    pub fn of_node(&self, port: u16, asked: &str, nonce: &str) -> String {
-        self.keyed("node", &[&port.to_string(), asked, nonce]).to_hex().to_string()
+    pub fn of_node(&self, address: SocketAddr, asked: &str, nonce: &str) -> String {
+        self.keyed("node", &[&address.to_string(), asked, nonce]).to_hex().to_string()
     }
 
     /// True when `shown` is the value of [`TokenKey::of_node`]; takes the same time wherever it differs.
     #[must_use]
-    pub fn is_of_node(&self, port: u16, asked: &str, nonce: &str, shown: &str) -> bool {
-        is(&self.keyed("node", &[&port.to_string(), asked, nonce]), shown)
+    pub fn is_of_node(&self, address: SocketAddr, asked: &str, nonce: &str, shown: &str) -> bool {
+        is(&self.keyed("node", &[&address.to_string(), asked, nonce]), shown)
     }
 
     /// Keyed hash by which a holder of the token authorizes a call with these parts. Hexadecimal.
@@ -103,11 +103,16 @@ mod tests {
     #[test]
     fn only_who_knows_the_token_shows_it_and_for_one_thing_only() {
         let (key, other) = (TokenKey::of("00ff"), TokenKey::of("00fe"));
-        let shown = key.of_node(7740, "asked", "nonce");
-        let is_shown = |key: &TokenKey, port, asked, nonce| key.is_of_node(port, asked, nonce, &shown);
-        assert!(is_shown(&key, 7740, "asked", "nonce") && !is_shown(&other, 7740, "asked", "nonce"));
-        assert!(!is_shown(&key, 7741, "asked", "nonce") && !is_shown(&key, 7740, "ask", "ednonce"));
-        assert!(!key.is_of_call(&["7740", "asked", "nonce"], &shown), "a node's answer is no call");
+        const AT: &str = "127.0.0.1:7740";
+        let at = |text: &str| text.parse().unwrap();
+        let shown = key.of_node(at(AT), "asked", "nonce");
+        let is_shown = |key: &TokenKey, text, asked, nonce| key.is_of_node(at(text), asked, nonce, &shown);
+        assert!(is_shown(&key, AT, "asked", "nonce") && !is_shown(&other, AT, "asked", "nonce"));
+        for elsewhere in ["127.0.0.1:7741", "127.0.0.2:7740", "[::1]:7740"] {
+            assert!(!is_shown(&key, elsewhere, "asked", "nonce"), "{elsewhere}");
+        }
+        assert!(!is_shown(&key, AT, "ask", "ednonce"));
+        assert!(!key.is_of_call(&[AT, "asked", "nonce"], &shown), "a node's answer is no call");
         let call = key.of_call(&["GET", "/v1/status"]);
         assert!(key.is_of_call(&["GET", "/v1/status"], &call) && !key.is_of_call(&["GET/v1", "/status"], &call));
         for damaged in ["", "00", &call[1..], &format!("{call}0")] {

@@ -166,10 +166,19 @@ fn a_command_waits_for_the_hook_of_its_host_however_long_it_takes() {
     let arguments = [runner(), &["--activation-hook", &hook]].concat();
     let node = Node::start("alpha", &class(2), &arguments);
     let (proxy, sent) = recording_proxy(node.address());
-    let mut command = Command::new(binary("kolo"));
+    // By a user's own key, as a token counts at the node's own address only.
+    let kolo = |arguments: &[&str]| {
+        let mut command = Command::new(binary("kolo"));
+        command.args(arguments).env("XDG_CONFIG_HOME", directory.path()).env_remove("KOLO_KEY").stdin(Stdio::null());
+        command
+    };
+    let mine = directory.path().join("no-node").display().to_string();
+    let login = run(&mut kolo(&["login", "--api", &proxy, "--data-dir", &mine]));
+    assert_eq!(login.code, Some(0), "{login:?}");
+    let of_node = ["--api", &proxy, "--data-dir", &mine, "--", "echo", "up"];
     // What begins at once has its host when it is reserved.
-    command.args(["run", "-N", "1", "--per-host", "cpu=3", "-t", "1h", "--earliest", "now+3s", "--api", &proxy]);
-    command.arg("--token-file").arg(node.data().join("api.token")).args(["--", "echo", "up"]).stdin(Stdio::null());
+    let wanted = ["run", "-N", "1", "--per-host", "cpu=3", "-t", "1h", "--earliest", "now+3s"];
+    let mut command = kolo(&[&wanted[..], &of_node].concat());
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     node.wait_until("it to begin", "/v1/requests", |list| list["requests"][0]["state"] == "active");
     // A seat that is asked for is asked for again until the hook is done, if that is soon: so it must not be asked for.

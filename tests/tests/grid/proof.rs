@@ -17,6 +17,8 @@ use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
     unistd::geteuid,
 };
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::{
     membership::recording_proxy,
@@ -109,23 +111,53 @@ fn after_a_crash_the_socket_says_that_no_node_runs_and_the_port_is_not_asked() {
     assert_eq!(run(&mut beside(&node, &["list"])).code, Some(0), "the new node has the socket");
 }
 
+/// BLAKE3 with this key over parts, each behind its length, as `docs/api.md` says.
+fn keyed(key: &[u8; 32], parts: &[&str]) -> String {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
 #[test]
-fn a_program_that_passes_calls_on_from_another_port_is_not_taken_for_the_node() {
+fn who_follows_the_description_makes_a_call_without_showing_the_token_and_once() {
     let node = Node::first("alpha", &hosts("a", 1));
-    // The proxy listens at the node's port of another address.
-    let (same_port, sent) = recording_proxy(node.address());
+    let address = node.address();
+    let key: [u8; 32] = Sha256::digest(node.token()).into();
+    let (name, asked) = (keyed(&key, &["name"])[..16].to_owned(), "0f".repeat(16));
+    let get = |path: &str, authorization: &str| {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{authorization}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let proof = get(&format!("/v1/proof?token={name}&nonce={asked}"), "");
+    let proof: Value = serde_json::from_str(proof.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let nonce = proof["nonce"].as_str().unwrap();
+    assert_eq!(proof["proof"], keyed(&key, &["node", &address, &asked, nonce]), "{proof}");
+    let body = blake3::hash(b"").to_hex();
+    let mac = keyed(&key, &["call", "GET", "/v1/status", nonce, &body]);
+    let authorization = format!("authorization: Kolo-Token token={name}, nonce={nonce}, body={body}, mac={mac}\r\n");
+    let answer = get("/v1/status", &authorization);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let again = get("/v1/status", &authorization);
+    assert!(again.starts_with("HTTP/1.1 401") && again.contains("nonce"), "a call counts once: {again}");
+}
+
+#[test]
+fn a_program_that_passes_calls_on_from_another_address_or_port_is_not_taken_for_the_node() {
+    let node = Node::first("alpha", &hosts("a", 1));
     let token_file = node.data().join("api.token").display().to_string();
     let kolo = |api: &str| run(&mut beside(&node, &["list", "--api", api, "--token-file", &token_file]));
-    assert_eq!(kolo(&same_port).code, Some(0));
+    // The proxy listens at the node's port of another address.
+    let (same_port, sent) = recording_proxy(node.address());
+    let ended = kolo(&same_port);
+    assert!(ended.code == Some(1) && ended.err.contains("nothing was sent"), "{ended:?}");
     let sent = heard(&sent);
-    assert!(!sent.contains(&node.token()), "{sent}");
-    let call = sent.rfind("GET ").map(|at| &sent[at..]).unwrap();
-    assert!(call.contains("authorization: Kolo-Token "), "{call}");
-    let mut again = TcpStream::connect(node.address()).unwrap();
-    again.write_all(call.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n").as_bytes()).unwrap();
-    let mut answer = String::new();
-    again.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 401") && answer.contains("nonce"), "a call counts once: {answer}");
+    assert!(sent.starts_with("GET /v1/proof?token=") && !sent.contains("uthorization"), "{sent}");
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (elsewhere, target) = (listener.local_addr().unwrap().to_string(), node.address());
@@ -139,7 +171,7 @@ fn a_program_that_passes_calls_on_from_another_port_is_not_taken_for_the_node() 
     });
     let ended = kolo(&elsewhere);
     assert!(ended.code == Some(1) && ended.err.contains("nothing was sent"), "{ended:?}");
-    assert!(ended.err.contains("a tunnel must begin at the port"), "{ended:?}");
+    assert!(ended.err.contains("a tunnel must begin at the address and port"), "{ended:?}");
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Called<'_> {
             file.display()
         );
         let hint = "see which program listens there; name the token of the node there with --token-file or --data-dir: a token may also have \
-                    been revoked, and a tunnel must begin at the port at which the node listens";
+                    been revoked, and a tunnel must begin at the address and port at which the node listens";
         CliError::failed(message).hinted(hint)
     }
 

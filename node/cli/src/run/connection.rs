@@ -94,9 +94,12 @@ async fn upgrade(client: &Client) -> Result<Stream, NoStream> {
         stream.set_nonblocking(true)?;
         return handshake(UnixStream::from_std(stream)?, address, shown).await;
     }
-    let stream = TcpStream::connect(address)
-        .await
-        .map_err(|error| NoStream::NotNow(format!("no node answers at {address}: {error}")))?;
+    let dialled = client.dialled().filter(|_| !client.is_tls());
+    let connected = match dialled {
+        Some(dialled) => TcpStream::connect(dialled).await,
+        None => TcpStream::connect(address).await,
+    };
+    let stream = connected.map_err(|error| NoStream::NotNow(format!("no node answers at {address}: {error}")))?;
     stream.set_nodelay(true)?;
     if client.is_tls() {
         let name = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']).to_owned();

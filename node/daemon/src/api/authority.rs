@@ -157,7 +157,7 @@ fn caller_of(access: Access, state: &ApiState, via: &Via, peer: Peer, request: &
     if let Some(call) = shown.and_then(TokenCall::read) {
         return match state.holder_named(call.token) {
             Some((caller, key)) if call.is_by(&key, request.method().as_str(), path_of(request)) => {
-                state.strangers.proofs.use_up(call.nonce, now).map(|()| caller).map_err(spent)
+                state.strangers.proofs.use_up(call.token, call.nonce, now).map(|()| caller).map_err(spent)
             }
             _ if access == Access::Open => Ok(Caller::Stranger),
             _ => Err(unknown(access)),
@@ -214,7 +214,7 @@ fn spent(why: BadNonce) -> Denied {
             Problem::new(StatusCode::UNAUTHORIZED, detail)
         }
         BadNonce::Busy => {
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many calls by tokens; try again in a second")
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many calls by this token; try again in a second")
         }
     };
     Denied("token", Box::new(problem.with_rule("nonce")))

@@ -116,7 +116,7 @@ pub async fn prove_node(
     let unknown = || Problem::new(StatusCode::NOT_FOUND, "this node has no token of this name");
     let (_, key) = state.holder_named(&token).ok_or_else(unknown)?;
     let nonce = state.strangers.proofs.give(Instant::now());
-    let proof = key.of_node(via.address.port(), &asked, &nonce);
+    let proof = key.of_node(via.address, &asked, &nonce);
     Ok(Json(NodeProof { nonce, proof }))
 }
 
