@@ -3,7 +3,9 @@
 //!
 //! Invariant: at most two generations of [`FILE_BYTES_MAX`] of each; the older one is `audit.1.jsonl`, or `audit-users.1.jsonl`. However many
 //! lines users cause, they push none of the operator's out. A line that cannot be written is in the log of the process, as all are, and
-//! holds nothing up.
+//! holds nothing up. Each line has the hash of the line before it in its file, over restarts and generations ([`chain`]).
+
+pub mod chain;
 
 use std::{
     io,
@@ -11,6 +13,7 @@ use std::{
     sync::Mutex,
 };
 
+use blake3::Hash;
 use serde::Serialize;
 use tracing::{info, warn};
 
@@ -29,8 +32,11 @@ pub enum By {
 }
 
 impl By {
+    pub const ALL: [By; 2] = [By::Operator, By::User];
+
     /// Names of the file for new lines, and of the file for the generation before.
-    fn files(self) -> [&'static str; 2] {
+    #[must_use]
+    pub fn files(self) -> [&'static str; 2] {
         match self {
             By::Operator => ["audit.jsonl", "audit.1.jsonl"],
             By::User => ["audit-users.jsonl", "audit-users.1.jsonl"],
@@ -56,33 +62,54 @@ pub struct AuditLine<'a> {
     pub status: u16,
 }
 
+/// A line as it is in its file.
+#[derive(Serialize)]
+struct Chained<'a> {
+    #[serde(flatten)]
+    line: &'a AuditLine<'a>,
+    /// Hash of the line before it, in hexadecimal.
+    before: &'a str,
+}
+
 /// The log of one data directory.
 pub struct AuditLog {
     directory: PathBuf,
-    turn: Mutex<()>,
+    /// Hash of the last line of each right; none until a line is written, and after one that could not be.
+    last: Mutex<[Option<Hash>; 2]>,
 }
 
 impl AuditLog {
     /// The log in `directory`; the file is made with the first line.
     pub fn at(directory: &Path) -> AuditLog {
-        AuditLog { directory: directory.to_owned(), turn: Mutex::default() }
+        AuditLog { directory: directory.to_owned(), last: Mutex::default() }
     }
 
     /// Writes a line.
     pub fn write(&self, by: By, line: &AuditLine<'_>) {
         let AuditLine { who, from, what, id, status, .. } = line;
-        info!(target: "kolo::audit", who, from, what, id, status, "changed through the API");
-        if let Err(error) = self.append(by, line, FILE_BYTES_MAX) {
+        let written = self.append(by, line, FILE_BYTES_MAX);
+        let hash = written.as_ref().ok().map(|hash| tracing::field::display(hash.to_hex()));
+        info!(target: "kolo::audit", who, from, what, id, status, hash, "changed through the API");
+        if let Err(error) = written {
             warn!(%error, "a line of the audit log is lost");
         }
     }
 
-    fn append(&self, by: By, line: &AuditLine<'_>, bytes_max: u64) -> io::Result<()> {
-        let mut text = serde_json::to_string(line)?;
-        text.push('\n');
-        let _turn = locked(&self.turn);
+    /// Adds a line to its file; the hash of the line.
+    fn append(&self, by: By, line: &AuditLine<'_>, bytes_max: u64) -> io::Result<Hash> {
+        let mut last = locked(&self.last);
+        let known = &mut last[by as usize];
         let [file, before] = by.files().map(|name| self.directory.join(name));
-        bounded_log::append(&file, &before, &text, bytes_max)
+        let hash = match known.take() {
+            Some(hash) => hash,
+            None => chain::last_hash(&file, &before)?,
+        };
+        let mut text = serde_json::to_string(&Chained { line, before: &hash.to_hex() })?;
+        let hash = blake3::hash(text.as_bytes());
+        text.push('\n');
+        bounded_log::append(&file, &before, &text, bytes_max)?;
+        *known = Some(hash);
+        Ok(hash)
     }
 }
 
@@ -103,7 +130,8 @@ mod tests {
             id: None,
             status: 201,
         };
-        let length = serde_json::to_string(&line(0)).unwrap().len() as u64 + 1;
+        let length =
+            serde_json::to_string(&Chained { line: &line(0), before: &"0".repeat(64) }).unwrap().len() as u64 + 1;
         let log = AuditLog::at(directory.path());
         for number in 0..4 {
             log.append(By::Operator, &line(number), 3 * length).unwrap();
@@ -124,5 +152,23 @@ mod tests {
         }
         assert_eq!((read(before), read(file)), (vec![3, 4, 5], vec![6, 7]), "users push nothing of it out");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 4);
+        for (by, lines) in [(By::Operator, 5), (By::User, 6)] {
+            let found = chain::check(directory.path(), by).unwrap();
+            assert_eq!((found.lines, found.breaks.as_slice()), (lines, &[][..]), "over a restart and generations");
+        }
+    }
+
+    #[test]
+    fn what_a_crash_has_cut_off_is_dropped_and_the_chain_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let line = AuditLine { at_ms: 1, who: "operator", from: "", what: "", id: None, status: 200 };
+        let log = AuditLog::at(directory.path());
+        log.append(By::Operator, &line, 4096).unwrap();
+        let file = directory.path().join(By::Operator.files()[0]);
+        let whole = fs::read_to_string(&file).unwrap();
+        fs::write(&file, whole.clone() + &whole[..20]).unwrap();
+        let hash = AuditLog::at(directory.path()).append(By::Operator, &line, 4096).unwrap();
+        let found = chain::check(directory.path(), By::Operator).unwrap();
+        assert_eq!((found.lines, found.last, found.breaks), (2, Some(hash), Vec::new()));
     }
 }

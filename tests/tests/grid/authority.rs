@@ -146,6 +146,15 @@ fn a_submit_token_sees_and_ends_the_requests_of_its_user_only() {
     let lines: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.iter().any(|line| line["who"] == "operator" && line["id"] == "bob"), "{audit}");
     assert!(lines.iter().all(|line| line["who"] == "operator"), "{audit}");
+    let doctor = || node.kolo(&["doctor", "--data-dir", node.data().to_str().unwrap()]).out;
+    let told = doctor();
+    assert_eq!(told.matches("each behind the one before it").count(), 2, "{told}");
+    assert!(audit.lines().count() > 2, "{audit}");
+    let first = audit.split_inclusive('\n').next().unwrap();
+    fs::write(node.data().join("audit.jsonl"), audit.replace(first, "")).unwrap();
+    let told = doctor();
+    let place = "a line was changed, put in or taken out (audit.jsonl line 1: the lines before it are missing)";
+    assert!(told.contains("PROBLEM audit: ") && told.contains(place), "{told}");
 }
 
 #[test]

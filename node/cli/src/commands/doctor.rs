@@ -5,6 +5,7 @@
 //!
 //! Invariant: nothing is changed unless `--salvage` asks for it; a finding that is a problem says what to do.
 
+mod audit;
 mod credentials;
 mod feed;
 mod finding;
@@ -40,7 +41,7 @@ const FREE_MIB_MIN: u64 = 256;
 type Check = fn(&Path) -> Vec<Finding>;
 
 /// All checks, in the order in which they are shown.
-const CHECKS: [Check; 4] = [check_directory, check_disk, check_ledger, runner::check];
+const CHECKS: [Check; 5] = [check_directory, check_disk, check_ledger, audit::check, runner::check];
 
 #[derive(Debug, Serialize)]
 struct Findings {
