@@ -72,6 +72,8 @@ mod scenarios;
 mod shares;
 #[path = "grid/ssh.rs"]
 mod ssh;
+#[path = "grid/stopped.rs"]
+mod stopped;
 #[path = "grid/terminal.rs"]
 mod terminal;
 #[path = "grid/tls.rs"]

@@ -37,6 +37,10 @@ pub struct Status {
     pub active_requests: usize,
     /// Whether this site promises nothing more.
     pub is_draining: bool,
+    /// The owner's reason for which all commands of users are stopped; none while they may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub stopped: Option<String>,
     pub ledger_version: LedgerVersion,
     pub bans: Vec<BanView>,
     /// Sites that speak another version of the protocol between nodes.

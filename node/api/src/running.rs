@@ -10,6 +10,10 @@ use utoipa::ToSchema;
 /// Answer of `GET /v1/local/running`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RunningList {
+    /// The owner's reason for which all commands are stopped; none while they may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub stopped: Option<String>,
     /// What runs, or waits for the word of its user.
     pub running: Vec<RunningView>,
     /// Accounts that have runs at this site, or files open for them.
@@ -20,6 +24,18 @@ pub struct RunningList {
     pub streams_max: usize,
     /// Most files that the node has open for the ports of the runs of one account.
     pub open_files_max: usize,
+}
+
+/// Body of `POST /v1/local/stop`.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// True ends all commands of users and lets none start, false lets them start again.
+    pub is_stopped: bool,
+    /// Reason that users are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub reason: Option<String>,
 }
 
 /// Share of this site that the runs of one account take.

@@ -33,6 +33,18 @@ pub enum LocalCommand {
     Running(LocalRunningArgs),
     /// End what a request runs on this site's hosts, at once
     End(LocalEndArgs),
+    /// End what all users run on this site's hosts, at once, and let nothing start until `kolo local resume`; what is reserved stays
+    StopAll(LocalStopArgs),
+    /// Let users run commands on this site's hosts again
+    Resume,
+}
+
+/// `kolo local stop-all`
+#[derive(Debug, Args)]
+pub struct LocalStopArgs {
+    /// Reason that users are told
+    #[arg(long, value_name = "TEXT", default_value = "the owner needs the machine")]
+    pub reason: String,
 }
 
 /// `kolo local running`

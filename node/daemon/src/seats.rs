@@ -6,6 +6,7 @@
 
 pub mod allowed;
 mod check;
+mod stopped;
 mod sweep;
 
 use std::{
@@ -136,6 +137,8 @@ pub struct RunSite {
     started: Mutex<BTreeMap<RunId, Watched>>,
     /// Locked before the ledger.
     bases: Mutex<Bases>,
+    /// The owner's reason for which nothing may run.
+    stopped: Mutex<Option<String>>,
 }
 
 impl RunSite {
@@ -173,6 +176,7 @@ impl RunSite {
             shares,
             started,
             bases,
+            stopped: Mutex::default(),
         }
     }
 
@@ -311,7 +315,10 @@ impl RunSite {
         (now, from): (Time, &SiteId),
     ) -> Result<Opened, Answer> {
         let FilesOrder { request, seat, run, wish, .. } = order;
-        let stores = || self.terms.as_ref().map(|_| &self.stores).ok_or_else(nothing_runs);
+        let stores = || {
+            self.check_not_stopped()?;
+            self.terms.as_ref().map(|_| &self.stores).ok_or_else(nothing_runs)
+        };
         let of_run = || -> Result<(RunId, SeatFiles, Part), Answer> {
             let id = latest(keepers, (&request, seat, run), user).map_err(|error| answer_of(&error))?;
             let files = keepers.files(&id).map_err(|error| answer_of(&error))?;
@@ -355,6 +362,7 @@ impl RunSite {
     ) -> Result<std::os::unix::net::UnixStream, Answer> {
         if run.state == RunState::Waiting {
             self.terms.as_ref().ok_or_else(nothing_runs)?;
+            self.check_not_stopped()?;
             self.usable(id, now)?;
         }
         let stream = keepers.connect(id).map_err(|error| answer_of(&error))?;
@@ -389,6 +397,7 @@ impl RunSite {
             Err(error) => return Err(answer_of(&error)),
         }
         let terms = self.terms().ok_or_else(nothing_runs)?;
+        self.check_not_stopped()?;
         let grant = self.usable(&id, now)?;
         let host = grant.host().clone();
         let (end, memory_mib) = {

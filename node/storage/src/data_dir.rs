@@ -36,6 +36,8 @@ pub const API_TOKEN_FILE: &str = "api.token";
 const DRAINING_FILE: &str = "draining";
 /// The last reading of the clocks, which the next start goes on from.
 const CLOCK_FILE: &str = "clock.json";
+/// The file that is there while all commands of users are stopped; it holds the owner's reason.
+const STOPPED_FILE: &str = "stopped";
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -138,9 +140,28 @@ impl DataDir {
 
     /// Remembers whether the site is being emptied.
     pub fn set_draining(&self, is_draining: bool) -> Result<(), DataDirError> {
-        let path = self.0.join(DRAINING_FILE);
-        if is_draining {
-            return self.replace(&path, "the site promises nothing more; kolo drain --end ends it\n");
+        self.mark(DRAINING_FILE, is_draining.then_some("the site promises nothing more; kolo drain --end ends it"))
+    }
+
+    /// The owner's reason for which all commands of users were stopped when the node last ran; none when they were not.
+    pub fn stopped(&self) -> Option<String> {
+        match fs::read_to_string(self.0.join(STOPPED_FILE)) {
+            Ok(why) => Some(why.trim_end().to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => Some(format!("the reason cannot be read: {error}")),
+        }
+    }
+
+    /// Remembers that all commands of users are stopped for a reason, or may start.
+    pub fn set_stopped(&self, why: Option<&str>) -> Result<(), DataDirError> {
+        self.mark(STOPPED_FILE, why)
+    }
+
+    /// Makes a file with this line, or removes it where there is none; on disk when this returns.
+    fn mark(&self, name: &str, line: Option<&str>) -> Result<(), DataDirError> {
+        let path = self.0.join(name);
+        if let Some(line) = line {
+            return self.replace(&path, &format!("{line}\n"));
         }
         match fs::remove_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -240,6 +261,22 @@ mod tests {
         assert_eq!(names(), 2);
         drop(announcement);
         assert_eq!(names(), 0);
+    }
+
+    #[test]
+    fn what_the_owner_has_stopped_stays_so_with_its_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || DataDir::open(directory.path()).unwrap();
+        assert_eq!((open().stopped(), open().is_draining()), (None, false));
+        open().set_stopped(Some("fire in the rack")).unwrap();
+        open().set_draining(true).unwrap();
+        assert_eq!((open().stopped().as_deref(), open().is_draining()), (Some("fire in the rack"), true));
+        fs::write(directory.path().join(STOPPED_FILE), [0xff]).unwrap();
+        assert!(open().stopped().is_some(), "a file that cannot be read stops as well");
+        for _ in 0..2 {
+            open().set_stopped(None).unwrap();
+        }
+        assert_eq!((open().stopped(), open().is_draining()), (None, true));
     }
 
     #[test]

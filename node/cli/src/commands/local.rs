@@ -17,7 +17,7 @@ use kolo_text::{
 };
 use serde::Serialize;
 
-use super::{Context, own_queue};
+use super::{Context, own_queue, stop_all};
 use crate::{
     client::{local_path, promised_path, running_path},
     error::CliError,
@@ -55,6 +55,8 @@ pub fn run(context: &mut Context, args: &LocalArgs) -> Result<Exit, CliError> {
                 context.output.print(&list)?;
             }
         }
+        LocalCommand::StopAll(args) => return stop_all::stop(context, &args.reason),
+        LocalCommand::Resume => return stop_all::resume(context),
         LocalCommand::End(args) => {
             let path = running_path(&args.request, args.seat, &args.reason);
             let list: RunningList = context.connect()?.delete(&path)?;
@@ -152,8 +154,11 @@ fn promised_text(promised: &[PromiseView], look: &Look) -> String {
 
 impl Report for RunningList {
     fn text(&self, look: &Look) -> String {
+        let stopped = self.stopped.as_ref().map_or_else(String::new, |why| {
+            format!("all commands of users are stopped (kolo local resume): {}\n", safe(why))
+        });
         if self.running.is_empty() {
-            return "users run nothing on this site\n".to_owned();
+            return stopped + "users run nothing on this site\n";
         }
         let row = |run: &RunningView| {
             [
@@ -165,7 +170,7 @@ impl Report for RunningList {
                 run.command.join(" "),
             ]
         };
-        columns(look, ["REQUEST", "SEAT", "USER", "PID", "UNTIL", "COMMAND"], self.running.iter().map(row))
+        stopped + &columns(look, ["REQUEST", "SEAT", "USER", "PID", "UNTIL", "COMMAND"], self.running.iter().map(row))
     }
 
     fn ids(&self) -> Vec<String> {

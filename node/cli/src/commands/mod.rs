@@ -40,6 +40,7 @@ pub mod sites;
 pub mod slots;
 pub mod ssh;
 pub mod ssh_proxy;
+mod stop_all;
 pub mod submit;
 pub mod token;
 pub mod top;

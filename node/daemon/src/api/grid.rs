@@ -61,6 +61,7 @@ pub async fn show_status(State(state): State<Arc<ApiState>>) -> Json<Status> {
         known_hosts: state.discovery.view().host_count(),
         active_requests: state.requests.active(),
         is_draining: state.upkeep.is_draining(),
+        stopped: state.run_site.stopped(),
         ledger_version,
         bans: bans(&discovery.bans),
         apart: apart(discovery.apart),

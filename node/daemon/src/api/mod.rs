@@ -157,6 +157,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::Operator, routes!(queue::extend_job))
         .with(Access::Operator, routes!(running::list_running))
         .with(Access::Operator, routes!(running::end_running))
+        .with(Access::Operator, routes!(running::stop_running))
         .with(Access::Operator, routes!(upkeep::drain_site))
         .with(Access::Operator, routes!(upkeep::reload_configuration))
         .with(Access::Operator, routes!(upkeep::confirm_clock))

@@ -1,4 +1,4 @@
-//! What users run on this site's hosts, for its owner: listed, and ended with a reason that its user reads.
+//! What users run on this site's hosts, for its owner: listed, and ended with a reason that its user reads, one or all.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,21 +7,27 @@ use std::{
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
 use broker::trust::PublicKey;
-use kolo_api::running::{AccountShare, RunningList, RunningView};
+use kolo_api::running::{AccountShare, RunningList, RunningView, Stop};
 use kolo_seat::{
     Keepers, KeptRun, RunError, RunId, RunState,
+    frame::reason,
     places::{AccountRuns, RUNS_OF_ACCOUNT_MAX},
 };
 use serde::Deserialize;
+use tokio::task::block_in_place;
 use utoipa::IntoParams;
 
 use super::{
     authority::About,
-    extract::{Path, Query},
+    extract::{Body, Path, Query},
     problem::Problem,
-    requests::ambiguous,
+    requests::{ambiguous, read_body},
     state::ApiState,
+    upkeep::UpkeepError,
 };
+
+/// Reason that users are told where the owner says none.
+const REASON: &str = "the owner needs the machine";
 
 fn running_view(kept: &KeptRun) -> Option<RunningView> {
     let pid = match kept.state {
@@ -82,6 +88,7 @@ async fn list_of(state: &ApiState, running: Vec<RunningView>) -> Result<RunningL
         open_files: open_files.get(account).copied().unwrap_or(0),
     });
     Ok(RunningList {
+        stopped: state.run_site.stopped(),
         running,
         accounts: accounts.collect(),
         runs_max: RUNS_OF_ACCOUNT_MAX,
@@ -123,10 +130,26 @@ pub async fn end_running(
     }
     let (ids, views): (Vec<RunId>, Vec<RunningView>) = found.into_iter().unzip();
     if let Some(keepers) = state.run_site.keepers().cloned() {
-        let why = query.reason.unwrap_or_else(|| "the owner needs the machine".to_owned());
+        let why = query.reason.unwrap_or_else(|| REASON.to_owned());
         on_disk(move || for_all(&ids, |id| end(&keepers, id, &why))).await?;
     }
     Ok((About::of(&request), Json(list_of(&state, views).await?)))
+}
+
+/// Ends what all users run on this site's hosts, and lets nothing start until it is said again; users are told the reason.
+#[utoipa::path(post, path = "/local/stop", tag = "grid", request_body = Stop, responses((status = 200, description = "Done; what runs is told to end within a second", body = RunningList)))]
+pub async fn stop_running(State(state): State<Arc<ApiState>>, Body(body): Body) -> Result<Json<RunningList>, Problem> {
+    let Stop { is_stopped, reason: said } = read_body("stop", &body)?;
+    let why =
+        is_stopped.then(|| reason(said.as_deref().map(str::trim).filter(|why| !why.is_empty()).unwrap_or(REASON)));
+    let running = running(&state).await?.into_iter().map(|(_, view)| view).collect();
+    // The disk, and keepers.
+    block_in_place(|| {
+        state.upkeep.stop(why.as_deref())?;
+        state.run_site.sweep();
+        Ok::<_, UpkeepError>(())
+    })?;
+    Ok(Json(list_of(&state, running).await?))
 }
 
 /// Does something for all, whether or not it fails for some; the first error.

@@ -1,18 +1,20 @@
-//! What the owner changes while the node runs: whether the site is being emptied, and the configuration.
+//! What the owner changes while the node runs: whether the site is being emptied, whether commands are stopped, and the configuration.
 //!
 //! Invariant: a configuration that is wrong changes nothing, and a key is either put into force or named as one that waits for the
-//! next start. That a site is being emptied outlives a restart.
+//! next start. That a site is being emptied, or its commands are stopped, outlives a restart.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, OnceLock},
 };
 
 use axum::{Json, extract::State, http::StatusCode};
 use broker::{
+    features::Images,
     host::Host,
     ids::HostId,
     ledger::{Books as _, HostLedger},
+    needs::Need,
     offered::{Offered, SpansError},
     schedule::Schedule,
     tariff::Tariff,
@@ -123,6 +125,40 @@ impl Upkeep {
         Ok(())
     }
 
+    /// Ends all commands of users for a reason and lets none start; without a reason they may start again. That outlives a restart.
+    ///
+    /// # Errors
+    /// As for [`Upkeep::drain`].
+    pub fn stop(&self, why: Option<&str>) -> Result<(), UpkeepError> {
+        let config = locked(&self.config);
+        self.data_dir.set_stopped(why)?;
+        self.stop_runs(&config, why);
+        self.advertise_as(&config)?;
+        info!(why, "all commands of users are stopped for this reason, or may start where there is none");
+        Ok(())
+    }
+
+    /// Takes in the place where commands run, and hands it back: those that were stopped before this start stay so.
+    pub fn with_runs(&self, runs: Arc<RunSite>) -> Arc<RunSite> {
+        let runs = self.runs.get_or_init(|| runs).clone();
+        self.stop_runs(&locked(&self.config), self.data_dir.stopped().as_deref());
+        runs
+    }
+
+    fn stop_runs(&self, config: &NodeConfig, why: Option<&str>) {
+        if let Some(runs) = self.runs.get() {
+            runs.set_stopped(why);
+        }
+        let (allowed, images) = self.allowed(config);
+        self.gate.lock().set_allowed(allowed, images);
+    }
+
+    /// Things that commands may have here: none while they are stopped.
+    fn allowed(&self, config: &NodeConfig) -> (BTreeSet<Need>, Images) {
+        let is_stopped = self.runs.get().is_some_and(|runs| runs.stopped().is_some());
+        if is_stopped { (BTreeSet::new(), Images::default()) } else { config.allowed() }
+    }
+
     /// Tells the grid what this site has: no host while it does not know its owner's own work, and no time while it is being emptied.
     ///
     /// # Errors
@@ -138,7 +174,7 @@ impl Upkeep {
         };
         let hosts = config.hosts.iter().filter(|_| is_own_work_known).map(|own| own.host.clone()).collect();
         let (name, contact) = (config.name.clone(), config.settings.contact.clone());
-        let (uplink, (allows, images)) = (config.uplink(), config.allowed());
+        let (uplink, (allows, images)) = (config.uplink(), self.allowed(config));
         let offered = Offered { is_draining, ..config.offered() }.into();
         self.discovery.publish_advert(Offer { name, contact, hosts, uplink, allows, images, offered })
     }
@@ -189,7 +225,7 @@ impl Upkeep {
             let remote = &mut config.settings.remote;
             (remote.cert, remote.key) = (new.settings.remote.cert, new.settings.remote.key);
         }
-        let (allowed, images) = config.allowed();
+        let (allowed, images) = self.allowed(&config);
         {
             let mut gate = self.gate.lock();
             gate.set_policy(new.policy);

@@ -146,7 +146,7 @@ async fn run_from(
     let requests = Arc::new(Requests::new(site_id, config.negotiation.clone(), clock, store.clone(), observers));
     let upkeep = upkeep((&config, &grid), source, doors.tls(), (data_dir, gate, ledger.clone(), discovery.clone()));
     let (runs, audit) = runs::site(&config, (&discovery, &grid), (&ledger, &usable, clock), shares.runs)?;
-    let runs = upkeep.runs.get_or_init(|| runs).clone();
+    let runs = upkeep.with_runs(runs);
     let api = Arc::new(ApiState {
         activations: shown.clone(),
         discovery: discovery.clone(),

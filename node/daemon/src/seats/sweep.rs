@@ -1,14 +1,11 @@
-//! What becomes of runs whose seats change, and of those whose users may run nothing here any more.
+//! What becomes of runs whose seats change, and of those whose users may run nothing here any more, or nobody may.
 //!
 //! Invariant: a run is looked at in each sweep from its start until it is known to be over, by lookups only; nobody waits for its keeper
 //! but a task of its own.
 
 use std::sync::Arc;
 
-use broker::{
-    time::{Span, Time},
-    trust::Denial,
-};
+use broker::time::{Span, Time};
 use kolo_runtime::lock::locked;
 use kolo_seat::{Keepers, RunError, RunId};
 use tracing::{info, warn};
@@ -26,13 +23,13 @@ enum Fate {
     EndsAt(Time),
     /// It is booked no longer.
     Taken,
-    /// Its user may no longer use it.
-    Denied(Denial),
+    /// Its user may no longer use it, for this reason.
+    Denied(String),
 }
 
 impl RunSite {
     /// Tells keepers what has become of the seats of what runs; may block. What could not be told is told by a later sweep.
-    pub(super) fn sweep(self: &Arc<RunSite>) {
+    pub fn sweep(self: &Arc<RunSite>) {
         let Some(keepers) = self.keepers() else { return };
         self.forwarders.sweep(keepers);
         let now = self.clock.now().utc;
@@ -44,6 +41,7 @@ impl RunSite {
         // What a keeper that was killed has left running ends now.
         let over = started.iter().filter(|(id, watched)| watched.deadline <= now || !keepers.goes_on(id));
         let over: Vec<RunId> = over.map(|(id, _)| id.clone()).collect();
+        let stopped = self.stop_notice();
         let changed: Vec<(RunId, Watched, Fate)> = {
             let mut bases = locked(&self.bases);
             let ledger = self.ledger.lock();
@@ -51,7 +49,8 @@ impl RunSite {
             let fate = |id: &RunId, watched: &Watched| {
                 let end = seat_end((&*ledger, &*bases), (&id.request, id.seat), (&id.user, &watched.host), now);
                 let Some(end) = end else { return Some(Fate::Taken) };
-                let denial = ledger.denial_of(&id.user, &id.request).map(Fate::Denied);
+                let denial = ledger.denial_of(&id.user, &id.request).map(|denial| denial.to_string());
+                let denial = denial.or_else(|| stopped.clone()).map(Fate::Denied);
                 denial.or((end != watched.deadline).then_some(Fate::EndsAt(end)))
             };
             let goes_on = started.iter().filter(|(_, watched)| watched.deadline > now);
@@ -77,7 +76,7 @@ impl RunSite {
             Fate::Taken => keepers.end(&id, TAKEN),
             Fate::Denied(denial) => {
                 self.forwarders.close(&id);
-                keepers.deny(&id, &denial.to_string())
+                keepers.deny(&id, denial)
             }
         };
         let deadline = match (told, fate) {

@@ -57,6 +57,7 @@ pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone
             // A node of an earlier version cannot be asked this.
             let tried = (status.peers > 0).then(|| client.get_waiting::<ReachView>("/v1/reach", DIAL_BACK_WAIT).ok());
             findings.extend(tried.flatten().map(|tried| check_inbound(&tried, &status, announced(&status, &sites))));
+            findings.extend(check_stopped(&status));
             findings.push(check_peers(&status));
             findings.push(check_schedules(&sites));
             findings.extend(check_coarse(&status, zone));
@@ -74,6 +75,12 @@ pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone
         }
         Err(error) => silent(error.to_string()),
     }
+}
+
+/// A stop of all commands by the owner, if there is one.
+fn check_stopped(status: &Status) -> Option<Finding> {
+    let what = format!("all commands of users are stopped here: {}", status.stopped.as_ref()?);
+    Some(Finding::note("commands", what, "kolo local resume lets them start again"))
 }
 
 /// Which hosts of this site cost something, as the grid sees it; none when all is free.

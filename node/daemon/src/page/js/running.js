@@ -10,9 +10,10 @@ export async function load() {
 }
 
 /** The rows; `reload` shows what is left. */
-export function parts({ running, accounts, runs_max, streams_max, open_files_max }, reload) {
-  if (running.length === 0) return [];
-  return [el("h2", {}, "What users run here"),
+export function parts({ stopped, running, accounts, runs_max, streams_max, open_files_max }, reload) {
+  const told = stopped ? [notice(`All commands of users are stopped (kolo local resume): ${stopped}`)] : [];
+  if (running.length === 0) return told;
+  return [el("h2", {}, "What users run here"), ...told,
     table("Accounts", ["Account", number("Runs"), number("Output"), number("Streams"), number("Files for ports")], accounts.map((one) =>
       [short(one.account), number(`${one.runs} of ${runs_max}`), number(`${Math.ceil(one.output_bytes / 2 ** 20)} MiB`), number(`${one.streams} of ${streams_max}`), number(`${one.open_files} of ${open_files_max}`)])),
     table("Running", ["Request", number("Seat"), "User", "Command", number("Process"), "Until", ""], running.map((run) =>
