@@ -104,6 +104,11 @@ impl Discovery {
         &self.core
     }
 
+    /// Sets the sites at which this node has reservations: they keep their places in a view that is full.
+    pub fn keep_booked(&self, sites: BTreeSet<SiteId>) {
+        self.core.shared().view.keep_booked(sites);
+    }
+
     /// Waits until a task of discovery has ended, which only happens when it has failed, or after [`Discovery::shutdown`]; its name.
     pub async fn ended(&self) -> &'static str {
         self.tasks.ended().await

@@ -309,7 +309,7 @@ impl Shared {
                 self.last_sequence.fetch_max(advert.sequence, Ordering::Relaxed);
                 Received::Old
             }
-            Payload::Advert(advert) if !self.view.make_room_for(&advert.site) => return Err(Dropped::ViewFull),
+            Payload::Advert(advert) if !self.view.make_room_for(&advert.site, now) => return Err(Dropped::ViewFull),
             Payload::Advert(advert) => {
                 let membership = &self.config.membership;
                 if membership.is_closed() && badge.revocations_digest != membership.revocations_digest() {

@@ -2,10 +2,11 @@
 //!
 //! Hints only: the pure rules for one site are [`broker::view::SiteView`]; this adds the bound on the number of sites,
 //! expiry, departures, the signed adverts for passing on, and the list of sites whose schedules must be asked for.
-//! Invariants: at most `sites_max` sites are kept and this node's own is never evicted; when there are more, those without
-//! known schedules go first, and a new site never takes the place of one whose schedules are known, so that made-up names
-//! push no real site out; a departed site comes back only with a later advert; no guard of the map is held across a call
+//! Invariants: at most `sites_max` sites are kept and this node's own is never evicted; when there are more, [`places`] says who goes, so
+//! that made-up names push no real site out, and made-up sites that answer no site of another network; a departed site comes back only with a later advert; no guard of the map is held across a call
 //! into anything else, so readers cannot block the swarm.
+
+mod places;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +20,7 @@ use broker::{
     classes::HostClass,
     features::Images,
     host::Host,
-    ids::{HostId, SiteId},
+    ids::{HostId, Network, SiteId},
     needs::ImageName,
     offered::Offered,
     protocol::{Advert, ClassesLeft, LedgerVersion, ScheduleChange, ScheduleSnapshot, ScheduleUpdate},
@@ -30,6 +31,7 @@ use broker::{
 };
 use dashmap::{DashMap, Entry as MapEntry, mapref::multiple::RefMulti};
 
+use self::places::{Placed, Worth, first_to_go};
 use crate::{
     counters::{Counter, Counters},
     dht::index::sha256,
@@ -45,6 +47,8 @@ pub struct SharedView {
     sites_max: usize,
     sites_eager_max: usize,
     departed: Mutex<BTreeMap<SiteId, Departure>>,
+    /// Sites at which this node has reservations.
+    booked: Mutex<BTreeSet<SiteId>>,
     fetches: FetchQueue,
     counters: Arc<Counters>,
     /// Before this, on the monotonic clock, no advert expires.
@@ -64,6 +68,8 @@ struct Entry {
     coarse_from: Option<Time>,
     /// Why the schedules were not got when they were last asked for; none when they were.
     trouble: Option<String>,
+    /// Network from which it has answered.
+    network: Option<Network>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -116,9 +122,17 @@ impl SharedView {
         fetches: FetchQueue,
         counters: Arc<Counters>,
     ) -> SharedView {
-        let departed = Mutex::new(BTreeMap::new());
-        let expires_from = AtomicU64::new(u64::MAX);
-        SharedView { sites: DashMap::new(), own, sites_max, sites_eager_max, departed, fetches, counters, expires_from }
+        SharedView {
+            sites: DashMap::new(),
+            own,
+            sites_max,
+            sites_eager_max,
+            departed: Mutex::default(),
+            booked: Mutex::default(),
+            fetches,
+            counters,
+            expires_from: AtomicU64::new(u64::MAX),
+        }
     }
 
     /// How many sites are known, this node's own included.
@@ -325,25 +339,46 @@ impl SharedView {
         (envelopes, true)
     }
 
-    /// Whether an advert of the site finds a place, if need be that of a site without known schedules.
-    pub(crate) fn make_room_for(&self, site: &SiteId) -> bool {
+    /// True when an advert of the site finds a place, if need be that of a site that gives way.
+    pub(crate) fn make_room_for(&self, site: &SiteId, now: Millis) -> bool {
         if self.sites.len() < self.sites_max || self.knows(site) {
             return true;
         }
-        let Some((is_proven, _, unproven)) = self.least_worth() else { return false };
-        if !is_proven {
-            self.sites.remove(&unproven);
-            self.counters.count(Counter::SitesEvicted);
-        }
-        !is_proven
+        let Some((_, gone)) = self.least_worth(now).filter(|(worth, _)| worth.gives_way()) else { return false };
+        self.sites.remove(&gone);
+        self.counters.count(Counter::SitesEvicted);
+        true
     }
 
-    /// The site to give up first: whether its schedules are known, when its advert expires, its name.
-    fn least_worth(&self) -> Option<(bool, Millis, SiteId)> {
+    /// The site to give up first.
+    fn least_worth(&self, now: Millis) -> Option<(Worth, SiteId)> {
+        let booked = self.booked();
         let others = self.sites.iter().filter(|entry| *entry.key() != self.own);
-        let worth = |view: &SiteView| (matches!(view.schedules(), Schedules::Known(_)), view.expires());
-        let ranked = others.map(|entry| (worth(&entry.view), entry.key().clone()));
-        ranked.min().map(|((is_proven, expires), site)| (is_proven, expires, site))
+        let placed = others.map(|entry| Placed {
+            site: entry.key().clone(),
+            is_booked: booked.contains(entry.key()),
+            has_failed: entry.trouble.is_some(),
+            confirmed: match entry.view.schedules() {
+                Schedules::Known(known) => Some(known.learnt),
+                Schedules::Unknown => None,
+            },
+            network: entry.network.clone(),
+            expires: entry.view.expires(),
+        });
+        let placed: Vec<Placed> = placed.collect();
+        first_to_go(&placed, self.sites_max, now).map(|(worth, site)| (worth, site.clone()))
+    }
+
+    /// Sets the sites at which this node has reservations: they keep their places.
+    pub(crate) fn keep_booked(&self, sites: BTreeSet<SiteId>) {
+        *self.booked() = sites;
+    }
+
+    /// Notes the network from which a site has answered; the one before stays where none is known.
+    pub(crate) fn note_network(&self, site: &SiteId, network: Option<Network>) {
+        if let (Some(mut entry), Some(network)) = (self.sites.get_mut(site), network) {
+            entry.network = Some(network);
+        }
     }
 
     /// Takes in an advert that was checked. One without time to live is a departure: the site goes.
@@ -368,7 +403,8 @@ impl SharedView {
             MapEntry::Vacant(entry) => {
                 let view = SiteView::new(advert, now, remaining);
                 let (hash, envelope) = (short_hash(&site), Arc::from(envelope));
-                entry.insert(Entry { view, hash, envelope, steps_bound: 0, coarse_from: None, trouble: None });
+                let (steps_bound, coarse_from, trouble, network) = (0, None, None, None);
+                entry.insert(Entry { view, hash, envelope, steps_bound, coarse_from, trouble, network });
                 (Received::Applied, true)
             }
         };
@@ -376,7 +412,7 @@ impl SharedView {
         self.expires_from.fetch_min((now + remaining).0, Ordering::Relaxed);
         if heard == Received::Applied {
             self.counters.count(Counter::AdvertsApplied);
-            self.evict_above_limit();
+            self.evict_above_limit(now);
         }
         if is_new && (site == self.own || self.is_small()) {
             self.fetches.want(&site, now);
@@ -458,6 +494,11 @@ impl SharedView {
         if was_lost && self.version(site).is_some() {
             self.fetches.want(site, now);
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn network(&self, site: &SiteId) -> Option<Network> {
+        self.sites.get(site)?.network.clone()
     }
 
     fn follow_up(&self, site: &SiteId, heard: Received, now: Millis) {
@@ -556,9 +597,9 @@ impl SharedView {
         self.counters.count(Counter::Departures);
     }
 
-    fn evict_above_limit(&self) {
+    fn evict_above_limit(&self, now: Millis) {
         while self.sites.len() > self.sites_max {
-            let Some((_, _, site)) = self.least_worth() else { return };
+            let Some((_, site)) = self.least_worth(now) else { return };
             self.sites.remove(&site);
             self.counters.count(Counter::SitesEvicted);
         }
@@ -567,6 +608,11 @@ impl SharedView {
     fn departures(&self) -> MutexGuard<'_, BTreeMap<SiteId, Departure>> {
         // The map is valid after every single operation, so a panic elsewhere does not make it worthless.
         self.departed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn booked(&self) -> MutexGuard<'_, BTreeSet<SiteId>> {
+        // As above.
+        self.booked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) use self::{
     conduct::{Ban, BanTerms, Conduct, Offence},
     gate::ConnectionGate,
     gated::Gated,
-    prefix::network_of,
+    prefix::{network_of, network_on_way},
     proof::{Proof, ProofEvent},
 };
 pub use self::{

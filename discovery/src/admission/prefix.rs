@@ -21,7 +21,12 @@ pub fn prefix_of(address: IpAddr) -> IpAddr {
 /// has. None for [this machine](is_this_machine) and for private networks, where addresses cost nothing and neighbours know each other, and through a relay.
 pub(crate) fn network_of(address: &Multiaddr) -> Option<Network> {
     let is_relayed = address.iter().any(|part| matches!(part, Protocol::P2pCircuit));
-    let text = match ip_of(address).filter(|_| !is_relayed)? {
+    if is_relayed { None } else { network_on_way(address) }
+}
+
+/// The same, through a relay the relay's.
+pub(crate) fn network_on_way(address: &Multiaddr) -> Option<Network> {
+    let text = match ip_of(address)? {
         ip if is_this_machine(ip) => return None,
         IpAddr::V4(ip) if ip.is_private() || ip.is_link_local() => return None,
         IpAddr::V4(ip) => format!("{}/24", Ipv4Addr::from_bits(ip.to_bits() & (u32::MAX << 8))),
@@ -83,7 +88,9 @@ mod tests {
             assert_eq!(network(&format!("{nobodys}/tcp/1")), None, "{nobodys}");
         }
         assert_eq!(network("/memory/7"), None);
-        assert_eq!(network("/ip4/203.0.113.7/tcp/1/p2p-circuit"), None, "the address is the relay's");
+        let relayed = "/ip4/203.0.113.7/tcp/1/p2p-circuit";
+        assert_eq!(network(relayed), None, "the address is the relay's");
+        assert_eq!(network_on_way(&relayed.parse().unwrap()), Network::new("203.0.113.0/24").ok());
     }
 
     #[test]

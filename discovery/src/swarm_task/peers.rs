@@ -41,6 +41,8 @@ struct Connected {
     last_used: Millis,
     /// The network of its newest connection of which it is known: one more through a relay hides it from nobody.
     network: Option<Network>,
+    /// The same, or that of the relay through which it is reached.
+    way: Option<Network>,
     /// The credential by which it belongs to the grid, empty in an open one; none until it has proven that.
     proof: Option<Vec<u8>>,
     /// Where it listens, by its own account; none until it has named its grid.
@@ -84,6 +86,7 @@ impl Peers {
             since: now,
             last_used: now,
             network: None,
+            way: None,
             proof: None,
             listens_at: None,
             versions: Vec::new(),
@@ -91,6 +94,13 @@ impl Peers {
         let connected = self.connected.entry(peer).or_insert(fresh);
         connected.last_used = now;
         connected.network = network.or_else(|| connected.network.take());
+    }
+
+    /// Notes the network on the way to a peer that is connected.
+    pub(crate) fn reached(&mut self, peer: &PeerId, way: Option<Network>) {
+        if let Some(connected) = self.connected.get_mut(peer) {
+            connected.way = way.or_else(|| connected.way.take());
+        }
     }
 
     /// Notes that a peer belongs to the grid, as `proof` shows; false when that is no news.
@@ -142,6 +152,12 @@ impl Peers {
     /// The network from which a peer is connected.
     pub(crate) fn network_of(&self, peer: &PeerId) -> Option<Network> {
         self.connected.get(peer)?.network.clone()
+    }
+
+    /// The network from which a peer is connected, or of the relay through which it is.
+    pub(crate) fn way_to(&self, peer: &PeerId) -> Option<Network> {
+        let connected = self.connected.get(peer)?;
+        connected.network.clone().or_else(|| connected.way.clone())
     }
 
     /// Notes that the last connection to a peer is gone.
@@ -292,7 +308,13 @@ mod tests {
         let known = Some(Network::new("203.0.113.0/24").unwrap());
         peers.opened(peer, Range::Public, known.clone());
         peers.opened(peer, Range::Public, None);
-        assert_eq!(peers.network_of(&peer), known);
+        let relay = Some(Network::new("198.51.100.0/24").unwrap());
+        peers.reached(&peer, relay.clone());
+        assert_eq!((peers.network_of(&peer), peers.way_to(&peer)), (known.clone(), known), "not by its relay");
+        let behind = PeerId::random();
+        peers.opened(behind, Range::Public, None);
+        peers.reached(&behind, relay.clone());
+        assert_eq!((peers.network_of(&behind), peers.way_to(&behind)), (None, relay));
         peers.closed(&peer);
         assert!(!peers.is_connected(&peer));
         assert_eq!(peers.network_of(&peer), None);

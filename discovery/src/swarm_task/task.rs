@@ -44,7 +44,7 @@ use super::{
 };
 use crate::{
     addresses::{ip_of, range_of},
-    admission::{BanTerms, Conduct, Gated, Offence, network_of},
+    admission::{BanTerms, Conduct, Gated, Offence, network_of, network_on_way},
     clock::millis,
     command::{AskError, Command},
     counters::Counter,
@@ -339,6 +339,11 @@ impl SwarmTask {
         }
         let address = endpoint.get_remote_address();
         self.peers.opened(peer, range_of(address), network_of(address));
+        let way = match endpoint {
+            ConnectedPoint::Listener { local_addr, .. } if endpoint.is_relayed() => local_addr,
+            _ => address,
+        };
+        self.peers.reached(&peer, network_on_way(way));
         if !self.shared.config.membership.is_closed() {
             self.admit(peer, Vec::new());
         }
@@ -403,6 +408,9 @@ impl SwarmTask {
                         self.on_request(peer, request, channel);
                     }
                     request_response::Message::Response { request_id, response } => {
+                        if let Some(site) = site_of_peer(&peer) {
+                            self.shared.view.note_network(&site, self.peers.way_to(&peer));
+                        }
                         if !self.asks.finished(request_id, Ok(response), &mut self.swarm.behaviour_mut().ask) {
                             self.blame(peer, Offence::InvalidAnswer);
                         }

@@ -75,6 +75,64 @@ fn the_site_that_expires_first_is_evicted_but_never_the_own() {
     assert_eq!(view.site_ids(), [site("later"), site("own")]);
 }
 
+/// A site that answers from a network, when it finds a place.
+fn arrive(view: &SharedView, name: &str, network: &str, now: Millis) -> bool {
+    if !view.make_room_for(&site(name), now) {
+        return false;
+    }
+    let life = Millis(24 * 3_600_000);
+    assert_eq!(view.receive_advert(advert(name, 1 + now.0, 60), name.as_bytes(), now, life), Received::Applied);
+    view.note_network(&site(name), Network::new(network).ok());
+    view.receive_snapshot(snapshot(name, 1 + now.0), None, now);
+    true
+}
+
+#[test]
+fn made_up_sites_that_answer_from_one_network_leave_the_places_of_others() {
+    const PLACES: usize = 64;
+    let view = view(PLACES);
+    receive(&view, "own", 1, 1_000_000);
+    let made_up = |number: usize| format!("made-up-{number}");
+    for number in 0..2 * PLACES {
+        arrive(&view, &made_up(number), "203.0.113.0/24", Millis(0));
+    }
+    assert_eq!(view.site_count(), PLACES, "alone they have all");
+    // Honest sites come to a full view, as made-up ones go on coming.
+    let honest: Vec<String> = (0..PLACES / 2).map(|number| format!("honest-{number}")).collect();
+    for (number, name) in honest.iter().enumerate() {
+        let network = format!("198.51.{number}.0/24");
+        assert!(arrive(&view, name, &network, Millis(1)), "{name}");
+        arrive(&view, &made_up(1_000 + number), "203.0.113.0/24", Millis(1));
+    }
+    for number in 0..4 * PLACES {
+        arrive(&view, &made_up(2_000 + number), "203.0.113.0/24", Millis(2));
+    }
+    assert!(honest.iter().all(|name| view.knows(&site(name))), "{:?}", view.site_ids());
+    assert!(view.knows(&site("own")) && view.site_count() == PLACES);
+}
+
+#[test]
+fn a_site_that_told_nothing_for_long_gives_way_unless_this_node_has_reserved_there() {
+    let view = view(3);
+    for (name, network, confirmed) in [
+        ("booked", "198.51.100.0/24", 0),
+        ("silent", "198.51.101.0/24", 1),
+        ("useful", "198.51.102.0/24", 3 * 3_600_000),
+    ] {
+        assert!(arrive(&view, name, network, Millis(confirmed)), "{name}");
+    }
+    view.keep_booked([site("booked")].into());
+    let now = Millis(2 * 3_600_000);
+    assert!(!arrive(&view, "newcomer", "203.0.113.0/24", now), "nobody was silent for long");
+    let later = Millis(4 * 3_600_000);
+    assert!(arrive(&view, "newcomer", "203.0.113.0/24", later));
+    assert!(!arrive(&view, "another", "203.0.114.0/24", later), "what is booked stays");
+    assert_eq!(view.site_ids(), ["booked", "newcomer", "useful"].map(site));
+    view.keep_booked(BTreeSet::new());
+    assert!(arrive(&view, "another", "203.0.114.0/24", later));
+    assert!(!view.knows(&site("booked")));
+}
+
 #[test]
 fn a_departed_site_returns_only_with_a_later_advert() {
     let view = view(10);

@@ -1,4 +1,5 @@
-//! Finds reservations whose sites no longer show what they have confirmed, and has them checked at once.
+//! Finds reservations whose sites no longer show what they have confirmed, and has them checked at once; their sites keep their places in
+//! the view.
 //!
 //! The coordinator asks the sites of a reservation only now and then, up to an hour apart. What sites tell all nodes of their schedules says
 //! sooner that a seat is gone: its amounts are no longer used. That is a hint; the question that follows decides ([`Command::Check`]).
@@ -67,10 +68,13 @@ impl Losses {
         self.versions = versions;
         let before = std::mem::take(&mut self.doubted);
         let again_after = requests.settings().check_min;
+        let mut booked = BTreeSet::new();
         requests.for_each(|handle| {
             let snapshot = handle.snapshot.borrow();
             let ShownStage::Reserved(plan) = &snapshot.stage else { return };
             let Snapshot { record, .. } = &*snapshot;
+            let go_on = plan.seats.iter().filter(|seat| seat.window.end > now.utc);
+            booked.extend(go_on.map(|seat| seat.site.clone()));
             let is_looked_at =
                 before.contains_key(&record.id) || plan.seats.iter().any(|seat| changed.contains(&seat.site));
             let shows = |seat: &Seat| view.with_site(&seat.site, |site| is_shown(site, seat, now.utc));
@@ -88,6 +92,7 @@ impl Losses {
             };
             self.doubted.insert(record.id.clone(), checked);
         });
+        discovery.keep_booked(booked);
     }
 }
 
