@@ -276,6 +276,22 @@ async fn nodes_talk_over_tcp_and_over_quic() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_answers_counts_for_the_network_that_it_answers_from() {
+    let at = |address: &'static str| {
+        move |config: &mut DiscoveryConfig| {
+            config.transport = TransportKind::TcpAndQuic;
+            config.listen = vec![address.parse().unwrap()];
+        }
+    };
+    let a = node_with(&[], at("/ip4/127.66.1.1/tcp/0")).await;
+    a.discovery.publish_advert(offer("a".to_owned(), vec![host("h1", 4, "x86_64")])).unwrap();
+    let b = node_with(&a.discovery.listen_addresses(), at("/ip4/127.0.0.1/tcp/0")).await;
+    let site = a.discovery.site_id();
+    eventually("b has a's schedules", || b.discovery.view().version(site).is_some()).await;
+    assert_eq!(b.discovery.view().network(site).map(String::from).as_deref(), Some("127.66.1.0/24"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn others_are_told_what_is_announced_in_the_place_of_what_is_listened_on() {
     let (listened, announced) = ("/memory/987650001", "/memory/987650002");
     let a = node_with(&[], |config| {
