@@ -92,15 +92,15 @@ const RUNS_OF_ACCOUNT_MAX: usize = 256;
 
 /// How a person runs `script` on one seat.
 fn on_a_seat(node: &Node, person: &Person, more: &[&str], script: &str) -> Ended {
-    let words = [&["run", "-N", "1", "--per-host", "cpu=1", "-t", "1h"], more, &["--", "sh", "-c", script]].concat();
-    run(person.command(&words, &node.data()).stdin(Stdio::null()))
+    let mut kolo = person.command(&["run", "-N", "1", "--per-host", "cpu=1", "-t", "1h"], &node.data());
+    run(kolo.args(more).args(["--", "sh", "-c", script]).stdin(Stdio::null()))
 }
 
 /// Has a person start a run that goes on, and copies it until its account has as many runs as it may; the directory of the copies. A copy
 /// waits for the word of its user.
 fn take_all_places(site: &Node, person: &Person, name: &str) -> PathBuf {
     let runs = site.data().join("runs");
-    let started = on_a_seat(site, person, &["--detach", "--output", "quiet"], "sleep 1000");
+    let started = on_a_seat(site, person, &["--detach"], "sleep 1000");
     assert_eq!(started.code, Some(0), "{started:?}");
     let tasks = fs::read_dir(&runs).unwrap().flat_map(|seat| fs::read_dir(seat.unwrap().path()).unwrap());
     let tasks = tasks.filter_map(|run| serde_json::from_slice(&fs::read(run.ok()?.path().join("task")).ok()?).ok());
