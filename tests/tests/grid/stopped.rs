@@ -20,8 +20,10 @@ fn all_commands_end_at_one_word_and_none_starts_until_the_other_one_also_after_a
     site.wait_until_it_knows(2);
     let flags = ["-N", "1", "--per-host", "cpu=1", "-t", "1h"];
     let deaf = detached(&site, &flags, "trap '' TERM; echo up; while :; do sleep 0.1; done");
-    let other = detached(&site, &flags, "exec sleep 1000");
-    wait_until("its word", || site.kolo(&["logs", &deaf]).out, |out| out.contains("up"));
+    let other = detached(&site, &flags, "echo here; exec sleep 1000");
+    for (id, word) in [(&deaf, "up"), (&other, "here")] {
+        wait_until("its word", || site.kolo(&["logs", id]).out, |out| out.contains(word));
+    }
     let pids: Vec<i32> = {
         let list = site.get("/v1/local/running");
         list["running"].as_array().unwrap().iter().map(|run| run["pid"].as_i64().unwrap().try_into().unwrap()).collect()
@@ -59,8 +61,8 @@ fn all_commands_end_at_one_word_and_none_starts_until_the_other_one_also_after_a
         assert_eq!(site.get(&format!("/v1/requests/{other}"))["state"], "active", "what is reserved stays");
     };
     check(&site);
-    let logs = site.kolo(&["logs", &deaf]);
-    assert!(logs.out.contains("up"), "what was said can be fetched: {logs:?}");
+    let logs = site.kolo(&["logs", &other]);
+    assert!(logs.out.contains("here"), "what was said can be fetched: {logs:?}");
     site.kill();
     site.restart();
     check(&site);
