@@ -34,6 +34,8 @@ pub struct RevocationView {
     pub revoked: Time,
     pub keep_until: Time,
     pub author: PublicKey,
+    /// Whether the hosts that the subject had reserved became free.
+    pub takes_back: bool,
 }
 
 /// Answer of `POST /v1/grid/revocations`.

@@ -105,6 +105,9 @@ pub struct RevokeArgs {
     /// Also when it takes rights away from this site or from you
     #[arg(long)]
     pub myself: bool,
+    /// Take the hosts back that the revoked account has reserved, at every site
+    #[arg(long)]
+    pub take_back: bool,
 }
 
 /// `kolo join`

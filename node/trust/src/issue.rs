@@ -17,6 +17,7 @@ use super::{
     files::{ROOT_KEY_FILE, load_key, random_bytes},
     grid_file::GridFile,
     issued::Issued,
+    take_back::TakeBack,
     token::Invitation,
     wallet::Wallet,
 };
@@ -158,6 +159,23 @@ impl Issuer {
         let revocation = Revocation { grid: grid.id.clone(), subject, revoked: now, keep_until };
         let statement = SignedText::sign(&revocation, &self.key)?;
         Ok(SignedRevocation { statement, issuer: self.chain.clone() })
+    }
+
+    /// Revokes `subject` as [`Issuer::revoke`] does, and takes its hosts back: to be told in this order.
+    ///
+    /// # Errors
+    /// As for [`Issuer::revoke`].
+    pub fn revoke_taking_back(
+        &self,
+        grid: &GridFile,
+        subject: Subject,
+        now: Time,
+        keep_until: Time,
+    ) -> Result<[SignedRevocation; 2], TrustFileError> {
+        let plain = self.revoke(grid, subject, now, keep_until)?;
+        let taking = TakeBack::from(plain.statement.open::<Revocation>()?);
+        let statement = SignedText::sign(&taking, &self.key)?;
+        Ok([plain, SignedRevocation { statement, issuer: None }])
     }
 }
 

@@ -18,6 +18,7 @@ mod revocation_file;
 mod secret;
 mod signing;
 pub mod ssh_key;
+mod take_back;
 pub mod testing;
 mod token;
 mod token_key;
@@ -34,6 +35,7 @@ pub use self::{
     revocation_file::RevocationFile,
     secret::Secret,
     signing::{Signer, new_request_id},
+    take_back::{TakeBack, TakeBacks},
     token::{ADDRESSES_MAX, Invitation, Token, TokenError},
     token_key::{TokenKey, body_hash},
     user_key::{AgentKey, UserKey},

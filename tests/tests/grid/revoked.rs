@@ -1,4 +1,4 @@
-//! What runs for a user who is revoked, or denied by an owner, ends; what is reserved stays.
+//! What runs for a user who is revoked, or denied by an owner, ends; what is reserved stays, unless the revocation takes it back.
 
 use std::{
     fs,
@@ -118,6 +118,42 @@ fn a_revocation_ends_what_runs_at_every_site_and_leaves_what_is_reserved() {
     let (listed, kept) = (first.get("/v1/requests"), [first.bookings(), second.bookings()]);
     assert_eq!((kept[0].len(), kept[1].len()), (1, 1), "what is reserved stays: {listed}");
     assert!(listed["requests"].as_array().unwrap().iter().any(|one| one["id"] == **id), "{listed}");
+}
+
+#[test]
+fn a_revocation_that_takes_hosts_back_frees_them_at_every_site_for_others() {
+    let mut lab = lab();
+    let (first, second) = (&lab.first, &lab.second);
+    let all_of_both = ["submit", "-N", "2", "--per-host", "cpu=4", "-t", "1h", "--latest", "now+1min"];
+    let eva = Person::new();
+    eva.join(&invite(first, &["--role", "user", "--name", "eva"]));
+    let _ = eva.told(&all_of_both, &second.data(), 2);
+
+    // Whoever is revoked without it can be told to give back later.
+    let _ = Person::new().told(&["grid", "revoke", "bob"], &first.data(), 0);
+    let told = Person::new().told(&["grid", "revoke", "bob", "--take-back"], &first.data(), 0);
+    assert!(told.contains("each frees the hosts"), "{told}");
+    for node in [first, second] {
+        let takes_back = |grid: &serde_json::Value| grid["revocations"][0]["takes_back"] == true;
+        node.wait_until("the revocation to arrive", "/v1/grid", takes_back);
+        let heard = Instant::now();
+        wait_until("the hosts to be free", || node.bookings().len(), |count| *count == 0);
+        assert!(heard.elapsed() < ENDS_WITHIN, "{:?}\n{}", heard.elapsed(), node.log());
+        wait_until("the commands to end", || runs(node), |count| *count == 0);
+    }
+    wait_until(
+        "another user to get the hosts",
+        || end_to_end::run(&mut eva.command(&all_of_both, &second.data())),
+        |ended| ended.code == Some(0),
+    );
+    let shown = Person::new().told(&["grid", "show"], &first.data(), 0);
+    assert!(shown.contains("taken back"), "{shown}");
+
+    // What is known outlives a restart, and takes nothing of others.
+    assert!(lab.second.stop().success());
+    lab.second.restart();
+    assert_eq!(lab.second.get("/v1/grid")["revocations"][0]["takes_back"], true);
+    assert_eq!((lab.first.bookings().len(), lab.second.bookings().len()), (1, 1));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use kolo_api::{
     members::{GridView, MemberView, RevocationView, Revoked},
     schema,
 };
+use kolo_trust::TakeBack;
 
 use super::{authority::About, extract::Body, problem::Problem, requests::read_body, state::ApiState};
 use crate::net::membership::RevokeError;
@@ -23,6 +24,7 @@ pub async fn show_grid(State(state): State<Arc<ApiState>>) -> Json<GridView> {
     let sites = state.discovery.view().site_ids().into_iter().map(|site| site_member(&state, site));
     let members = sites.chain(user_members(&state)).collect();
     let revocations = state.membership.all_revocations().into_iter().map(|(revocation, author)| RevocationView {
+        takes_back: state.membership.takes_back(&revocation.subject, author),
         subject: revocation.subject,
         revoked: revocation.revoked,
         keep_until: revocation.keep_until,
@@ -80,15 +82,17 @@ fn user_members(state: &ApiState) -> Vec<MemberView> {
     users.into_iter().map(view).collect()
 }
 
-/// Takes a signed revocation.
+/// Takes a signed revocation, or what is signed beside it: that it takes hosts back.
 #[utoipa::path(post, path = "/grid/revocations", tag = "grid", request_body = schema::Revocation, responses((status = 200, description = "Done", body = Revoked)))]
 pub async fn revoke_member(
     State(state): State<Arc<ApiState>>,
     Body(body): Body,
 ) -> Result<(Extension<About>, Json<Revoked>), Problem> {
     let revocation: SignedRevocation = read_body("revocation", &body)?;
-    let revoked = revocation.statement.open::<Revocation>();
-    let about = About::of(&revoked.map(|revocation| revocation.subject.brief()).unwrap_or_default());
+    let statement = &revocation.statement;
+    let taking = || TakeBack::open(statement).map(|taking| taking.subject);
+    let revoked = statement.open::<Revocation>().map(|revocation| revocation.subject).or_else(|_| taking());
+    let about = About::of(&revoked.map(|subject| subject.brief()).unwrap_or_default());
     let membership = Arc::clone(&state.membership);
     // The disk takes a while, and other calls are served by the same threads.
     let revoked = tokio::task::block_in_place(|| membership.revoke(&revocation));

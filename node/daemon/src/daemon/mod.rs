@@ -69,6 +69,7 @@ use crate::{
     site::{
         activation::{Activations, Activator, Surroundings},
         feed::Feed,
+        taken_back,
         task::{OwnSite, SharedLedger, SiteTask, own_site, warn_of},
         usable::Usable,
     },
@@ -183,6 +184,7 @@ async fn run_from(
     let mut beside = start_activation(&config, activations, around, failed);
     start_notices(&config, &api, notices, &mut beside)?;
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
+    beside.spawn(taken_back::run(ledger.clone(), api.membership.clone(), coordinator.own_site.clone()));
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     beside.spawn(watch_clock(upkeep.clone(), discovery.clone()));
     beside.spawn(feed.run(offering(upkeep.clone())));
@@ -377,7 +379,7 @@ async fn serve(
 async fn first_to_end(of_discovery: impl Future<Output = &'static str>, beside: &mut JoinSet<()>) -> String {
     let name = tokio::select! {
         name = of_discovery => name,
-        Some(_) = beside.join_next() => "activation, notices, feed, runs, reload or batches",
+        Some(_) = beside.join_next() => "activation, notices, feed, runs, reload, batches or what is taken back",
     };
     format!("the task {name:?} has ended; what it said is above")
 }
@@ -598,7 +600,7 @@ mod tests {
         assert!(ended.contains("\"swarm\""), "{ended}");
         beside.spawn(async { panic!("on purpose") });
         let ended = first_to_end(std::future::pending(), &mut beside).await;
-        assert!(ended.contains("activation, notices, feed, runs, reload or batches"), "{ended}");
+        assert!(ended.contains("activation, notices, feed, runs, reload, batches or what is taken back"), "{ended}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,17 +4,20 @@
 //! Invariant: a revocation that is in force here is on disk, and in force in the ledger as well as for adverts and
 //! submissions, since all of them ask one gate.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use broker::{
     ids::SiteId,
     request::Request,
     trust::{
-        Authorization, Chain, Denial, Holder, Permit, PublicKey, Revocation, Role, Rule, SharedGate, SignedRevocation,
-        Subject, TrustError,
+        Authorization, Chain, Denial, Holder, Permit, PublicKey, REVOCATIONS_MAX, Revocation, Role, Rule, SharedGate,
+        SignedRevocation, Subject, TrustError,
     },
 };
 use discovery::{
@@ -24,7 +27,7 @@ use discovery::{
 use kolo_runtime::{clock::Clock, lock::locked};
 use kolo_seat::opening::{Opening, Wish};
 use kolo_storage::data_dir::DataDir;
-use kolo_trust::{GridFile, RevocationFile, Signer, TrustFileError, UserKey, Wallet};
+use kolo_trust::{GridFile, RevocationFile, Signer, TakeBacks, TrustFileError, UserKey, Wallet};
 use tracing::{info, warn};
 
 /// Revocations are encoded as they are kept: as JSON.
@@ -68,6 +71,8 @@ pub struct Membership {
     credential: Option<Chain>,
     encoded_credential: Vec<u8>,
     gate: SharedGate,
+    /// Locked after the gate.
+    take_backs: Mutex<TakeBacks>,
     digest: AtomicU64,
     clock: Clock,
     file: RevocationFile,
@@ -108,6 +113,7 @@ impl Membership {
             grid,
             credential,
             encoded_credential,
+            take_backs: Mutex::default(),
             digest: AtomicU64::new(0),
             clock,
             file: RevocationFile::at(data_dir.path()),
@@ -153,15 +159,42 @@ impl Membership {
         let now = self.clock.now();
         let mut gate = self.gate.lock();
         gate.prune(now.utc);
-        let is_new = gate.revoke(revocation, now.utc)?;
-        self.digest.store(gate.revocations().digest(), Ordering::Relaxed);
+        let mut take_backs = locked(&self.take_backs);
+        let is_new = match gate.revoke(revocation, now.utc) {
+            Err(TrustError::NotUnderstood { .. }) => {
+                take_backs.add(&revocation.statement, &self.grid.id, gate.revocations())?
+            }
+            taken => taken?,
+        };
+        if is_new {
+            take_backs.prune(gate.revocations());
+        }
+        let digest = gate.revocations().digest().wrapping_add(take_backs.digest());
+        self.digest.store(digest, Ordering::Relaxed);
         Ok(is_new)
+    }
+
+    /// Plain ones before those that take hosts back, which count beside them only; no more than a site may tell.
+    fn signed_revocations(&self) -> Vec<SignedRevocation> {
+        let gate = self.gate.lock();
+        let take_backs = locked(&self.take_backs);
+        gate.revocations().all().cloned().chain(take_backs.all()).take(REVOCATIONS_MAX).collect()
+    }
+
+    /// Whose hosts are taken back: whoever has one of these keys in the line of the credential.
+    pub fn taken_back(&self) -> BTreeSet<PublicKey> {
+        let gate = self.gate.lock();
+        locked(&self.take_backs).keys(gate.revocations())
+    }
+
+    /// Whether the revocation of `subject` by `author` takes hosts back.
+    pub fn takes_back(&self, subject: &Subject, author: PublicKey) -> bool {
+        locked(&self.take_backs).has(subject, author)
     }
 
     fn write_down(&self) -> Result<(), TrustFileError> {
         let _writing = locked(&self.writing);
-        let all: Vec<SignedRevocation> = self.gate.lock().revocations().all().cloned().collect();
-        self.file.save(all.iter())
+        self.file.save(self.signed_revocations().iter())
     }
 
     /// Takes a revocation; false when it was known. When it returns it is on disk and in force.
@@ -298,7 +331,7 @@ impl discovery::Members for Membership {
     }
 
     fn revocations(&self) -> Vec<Vec<u8>> {
-        self.gate.lock().revocations().all().filter_map(encode).collect()
+        self.signed_revocations().iter().filter_map(encode).collect()
     }
 
     fn revocations_of(&self, credential: &[u8]) -> Vec<Vec<u8>> {

@@ -6,5 +6,6 @@ pub mod activation;
 pub mod charges;
 pub mod feed;
 pub mod promises;
+pub mod taken_back;
 pub mod task;
 pub mod usable;

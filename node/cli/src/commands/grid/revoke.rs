@@ -39,11 +39,23 @@ pub fn run(context: &mut Context, args: &RevokeArgs) -> Result<Exit, CliError> {
     if !args.myself {
         refuse_oneself(&args.who, &targets, &own_subjects(context, &grid, now)?)?;
     }
+    if args.take_back && targets.iter().all(|target| matches!(target.subject, Subject::Site(_))) {
+        return Err(CliError::Usage(format!(
+            "--take-back: {} is a site, which reserves nothing; nothing was revoked",
+            args.who
+        )));
+    }
     let mut revoked = Vec::new();
     for target in targets {
-        let revocation = issuer.revoke(&grid, target.subject.clone(), now, target.expires)?;
-        let answer: members::Revoked = client.post("/v1/grid/revocations", &revocation)?;
-        revoked.push(Row { target, was_known: !answer.added });
+        // A site holds no hosts.
+        let take_back = args.take_back && matches!(target.subject, Subject::Key(_));
+        let [plain, taking] = issuer.revoke_taking_back(&grid, target.subject.clone(), now, target.expires)?;
+        let mut answer: members::Revoked = client.post("/v1/grid/revocations", &plain)?;
+        if take_back {
+            let taken: members::Revoked = client.post("/v1/grid/revocations", &taking)?;
+            answer.added |= taken.added;
+        }
+        revoked.push(Row { target, was_known: !answer.added, take_back });
     }
     context.done(&Revoked { who: args.who.clone(), revoked })
 }
@@ -147,6 +159,7 @@ struct Row {
     #[serde(flatten)]
     target: Target,
     was_known: bool,
+    take_back: bool,
 }
 
 /// Who was revoked.
@@ -164,7 +177,10 @@ impl Report for Revoked {
             format!("revoked {role}{}: {}{note}\n", safe(&self.who), row.target.subject)
         };
         let mut text: String = self.revoked.iter().map(row).collect();
-        text.push_str("other nodes learn of it within seconds; what is reserved already stays reserved\n");
+        text.push_str(match self.revoked.iter().any(|row| row.take_back) {
+            true => "other nodes learn of it within seconds; each frees the hosts that are reserved with it there\n",
+            false => "other nodes learn of it within seconds; what is reserved already stays reserved (--take-back frees it)\n",
+        });
         let is_own_key = |row: &Row| !row.target.issued_here && matches!(row.target.subject, Subject::Key(_));
         if self.revoked.iter().any(is_own_key) {
             text.push_str(
@@ -203,7 +219,7 @@ mod tests {
     }
 
     fn meant(who: &str, role: Option<RoleArg>, issued: &[Issued], known: &GridView) -> Result<Vec<Subject>, String> {
-        let args = RevokeArgs { who: who.to_owned(), role, myself: false };
+        let args = RevokeArgs { who: who.to_owned(), role, myself: false, take_back: false };
         let targets = targets(&args, issued, known, NOW).map_err(|error| error.to_string())?;
         Ok(targets.into_iter().map(|target| target.subject).collect())
     }
@@ -235,9 +251,10 @@ mod tests {
         let member = MemberView { subject: key(6), role: Role::User, name: who.clone(), expires: None, revoked: false };
         let known = GridView { members: vec![member], ..nobody() };
         let said = |issued: &[Issued]| {
-            let args = RevokeArgs { who: who.clone(), role: None, myself: false };
+            let args = RevokeArgs { who: who.clone(), role: None, myself: false, take_back: false };
             let targets = targets(&args, issued, &known, NOW).unwrap();
-            let revoked = targets.into_iter().map(|target| Row { target, was_known: false }).collect();
+            let revoked =
+                targets.into_iter().map(|target| Row { target, was_known: false, take_back: false }).collect();
             printed(&Revoked { who: who.clone(), revoked }, OutputFormat::Table)
         };
         assert!(said(&[]).contains(&key(6).to_string()) && said(&[]).contains("where it was made"), "{}", said(&[]));

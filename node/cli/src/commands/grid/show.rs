@@ -40,9 +40,10 @@ impl Report for GridView {
                 } else {
                     revocation.author.fingerprint()
                 };
-                [format_time(revocation.revoked, &look.zone), by, revocation.subject.to_string()]
+                let hosts = if revocation.takes_back { "taken back" } else { "stay" };
+                [format_time(revocation.revoked, &look.zone), by, hosts.to_owned(), revocation.subject.to_string()]
             });
-            text.push_str(&columns(look, ["REVOKED", "BY", "WHO"], rows));
+            text.push_str(&columns(look, ["REVOKED", "BY", "HOSTS", "WHO"], rows));
         }
         text
     }
@@ -83,6 +84,7 @@ mod tests {
                 revoked: Time(1_763_712_000),
                 keep_until: Time(1_763_798_400),
                 author: root,
+                takes_back: true,
             }],
         };
         let root = "01".repeat(32);
@@ -92,8 +94,8 @@ mod tests {
                 "closed grid lab-aaaa\nroot key {root}\n\n\
                  ROLE  NAME         EXPIRES                    STATE    WHO\n\
                  site  alpha\\u{{1b}}  2025-11-21 08:00:00+00:00  revoked  site 12D3\n\n\
-                 REVOKED                    BY    WHO\n\
-                 2025-11-21 08:00:00+00:00  root  site 12D3\n"
+                 REVOKED                    BY    HOSTS       WHO\n\
+                 2025-11-21 08:00:00+00:00  root  taken back  site 12D3\n"
             )
         );
     }
