@@ -12,6 +12,7 @@ use std::{
     fmt::Debug,
     fs,
     io::Write as _,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::OnceLock,
@@ -552,4 +553,14 @@ pub fn write(directory: &Path, name: &str, text: &str) -> PathBuf {
     let path = directory.join(name);
     fs::write(&path, text).expect("writable");
     path
+}
+
+/// Writes a file for a test that only its owner can read; its path as a text.
+///
+/// # Panics
+/// When it cannot.
+pub fn write_private(directory: &Path, name: &str, text: &str) -> String {
+    let path = write(directory, name, text);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("ours");
+    path.display().to_string()
 }

@@ -47,7 +47,7 @@ impl SwarmTask {
         let (grid, is_closed) = (&self.shared.config.grid, self.shared.config.membership.is_closed());
         if !is_closed && !self.is_told_closed && proof_protocol(grid).is_ok_and(|proof| info.protocols.contains(&proof))
         {
-            warn!(%peer, %grid, "this peer takes the grid for a closed one, and this node has joined it as an open one: if others do not talk to it, ask for a token, then kolo join TOKEN");
+            warn!(%peer, %grid, "this peer takes the grid for a closed one, and this node has joined it as an open one: if others do not talk to it, ask for a token, then kolo join FILE");
             self.is_told_closed = true;
         }
         if let Some(ip) = ip_of(&info.observed_addr) {

@@ -14,6 +14,7 @@ use kolo_config::{DEFAULT_API, Surroundings};
 use kolo_runtime::{https, own_socket};
 use kolo_storage::data_dir::{API_ADDRESS_FILE, API_SOCKET, API_TOKEN_FILE};
 use kolo_text::document;
+use kolo_trust::files;
 use ureq::tls::{Certificate, PemItem, parse_pem};
 
 use super::{
@@ -174,6 +175,7 @@ fn read_token(file: &Path, was_named: bool, service: Option<&Path>) -> Result<St
         CliError::Failed { message, exit: Exit::Unreachable }.hinted(format!("{to_do}{service}"))
     };
     let text = document::read_text(file).map_err(no_token)?;
+    files::check_private(file)?;
     let token = text.trim();
     let is_token = !token.is_empty() && token.len() <= 256 && token.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if is_token {
@@ -185,6 +187,8 @@ fn read_token(file: &Path, was_named: bool, service: Option<&Path>) -> Result<St
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -237,9 +241,14 @@ mod tests {
                 .ends_with("that of the service is /var/lib/kolo, which root and its own user may read")
         );
         assert_eq!(read_token(&token, true, None).unwrap_err().exit().code(), 64);
-        fs::write(&token, "not a token\n").unwrap();
+        files::replace(&token, "not a token\n").unwrap();
         assert!(read_token(&token, false, None).unwrap_err().to_string().contains("holds no API token"));
-        fs::write(&token, "00ff\n").unwrap();
+        files::replace(&token, "00ff\n").unwrap();
         assert_eq!(read_token(&token, false, None).unwrap(), "00ff");
+        for was_named in [false, true] {
+            fs::set_permissions(&token, fs::Permissions::from_mode(0o640)).unwrap();
+            let error = read_token(&token, was_named, None).unwrap_err().to_string();
+            assert!(error.contains("api.token: mode 640 lets others read") && error.contains("chmod 600"), "{error}");
+        }
     }
 }

@@ -113,9 +113,9 @@ pub struct RevokeArgs {
 /// `kolo join`
 #[derive(Debug, Args)]
 pub struct JoinArgs {
-    /// The token; - reads it from standard input
-    #[arg(value_name = "TOKEN")]
-    pub token: String,
+    /// File with the token, which only you can read; - reads it from standard input
+    #[arg(value_name = "FILE")]
+    pub file: String,
     /// Your name in the grid, or the site's [default: as the invitation says, else the host name for a site]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

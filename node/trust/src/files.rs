@@ -109,11 +109,17 @@ pub fn random_bytes<const N: usize>() -> Result<[u8; N], TrustFileError> {
 /// Reads a text that nobody but its owner may read; none when there is no such file.
 pub fn read_private(path: &Path, bytes_max: u64) -> Result<Option<String>, TrustFileError> {
     let Some(text) = read(path, bytes_max)? else { return Ok(None) };
+    check_private(path)?;
+    Ok(Some(text))
+}
+
+/// Refuses a file that others than its owner may read or change.
+pub fn check_private(path: &Path) -> Result<(), TrustFileError> {
     let mode = fs::metadata(path).map_err(failed(path, "read it"))?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(TrustFileError::TooOpen { path: path.to_owned(), mode });
     }
-    Ok(Some(text))
+    Ok(())
 }
 
 /// Reads a private text as [`read_private`] does, or writes what `make` gives when there is none.

@@ -85,6 +85,12 @@ impl Token {
         if text.len() > CHARACTERS_MAX { Err(TokenError::TooLong) } else { Ok(text) }
     }
 
+    /// Whether a text is to be a token, good or not, and no name of a file.
+    #[must_use]
+    pub fn is_meant_by(text: &str) -> bool {
+        text.trim_start().starts_with(PREFIX)
+    }
+
     /// Reads a token; blanks and line ends around it do not matter.
     ///
     /// # Errors

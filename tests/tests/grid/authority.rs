@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use end_to_end::{Ended, Node, binary, hosts, run, wait_until};
+use end_to_end::{Ended, Node, binary, hosts, run, wait_until, write_private};
 use serde_json::Value;
 
 use super::membership::{Person, founded, invite};
@@ -13,9 +13,7 @@ const SUBMIT: [&str; 7] = ["submit", "-N", "1", "--per-host", "cpu=1", "-t", "1h
 fn token(node: &Node, directory: &Path, arguments: &[&str]) -> String {
     let made = node.kolo(&[&["token", "create", "--output", "quiet"], arguments].concat());
     assert_eq!(made.code, Some(0), "{made:?}");
-    let file = directory.join(made.out.trim());
-    fs::write(&file, &made.out).unwrap();
-    file.display().to_string()
+    write_private(directory, made.out.trim(), &made.out)
 }
 
 fn kolo(node: &Node, token_file: &str, arguments: &[&str]) -> Ended {

@@ -4,13 +4,14 @@ use std::{
     fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::Command,
     sync::{Arc, Mutex},
     thread,
 };
 
-use end_to_end::{Ended, Node, binary, hosts, run, wait_until};
+use end_to_end::{Ended, Node, binary, hosts, run, wait_until, write_private};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -42,10 +43,15 @@ impl Person {
         out + &err
     }
 
+    /// The file in which the person keeps a token.
+    fn keeps(&self, token: &str) -> String {
+        write_private(self.home.path(), "token", token)
+    }
+
     /// Uses a token for a user's own directory.
     pub(super) fn join(&self, token: &str) {
         let output = Command::new(binary("kolo"))
-            .args(["join", token])
+            .args(["join", &self.keeps(token)])
             .env("HOME", self.home.path())
             .env("XDG_CONFIG_HOME", self.home.path().join("config"))
             .output()
@@ -80,7 +86,8 @@ pub(super) fn joined(first: &Node, name: &str, hosts: &str) -> Node {
 pub(super) fn joined_with(first: &Node, name: &str, hosts: &str, more: &[&str]) -> Node {
     let token = invite(first, &["--role", "site", "--name", name, "--no-user"]);
     Node::prepared_with(name, hosts, more, |data| {
-        let _ = Person::new().told(&["join", &token], data, 0);
+        let person = Person::new();
+        let _ = person.told(&["join", &person.keeps(&token)], data, 0);
     })
 }
 
@@ -196,21 +203,51 @@ fn an_expired_invitation_and_a_second_grid_in_one_directory_are_refused() {
     let token = invite(&first, &["--role", "user", "--name", "late", "--expires", "1s"]);
     let late = Person::new();
     let elsewhere = tempfile::tempdir().unwrap();
-    let join = || late.kolo(&["join", &token], &elsewhere.path().join(format!("{:?}", std::time::Instant::now())));
+    let kept = late.keeps(&token);
+    let join = || late.kolo(&["join", &kept], &elsewhere.path().join(format!("{:?}", std::time::Instant::now())));
     let is_late = |joined: &Ended| joined.code == Some(4) && joined.err.contains("expired");
     wait_until("the invitation to expire", join, is_late);
     let told = late.told(&["grid", "init"], &first.data(), 1);
     assert!(told.contains("belongs to grid lab-"), "{told}");
-    let told = late.told(&["join", &token[..token.len() - 5]], elsewhere.path(), 64);
+    let told = late.told(&["join", &late.keeps(&token[..token.len() - 5])], elsewhere.path(), 64);
     assert!(told.contains("damaged"), "{told}");
     for secret in ["grid-root.key", "user.key", "identity.key"] {
-        use std::os::unix::fs::PermissionsExt as _;
         let mode = fs::metadata(first.data().join(secret)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{secret}");
     }
 }
 
 /// Passes bytes on to `target` from its port of another address, and keeps what a client sends.
+#[test]
+fn a_token_that_others_can_read_is_refused() {
+    let first = founded("alpha", &hosts("a", 1));
+    let (token, eve) = (invite(&first, &["--role", "user", "--name", "eve"]), Person::new());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let told = eve.told(&["join", &token], elsewhere.path(), 64);
+    assert!(told.contains("kolo join FILE") && told.contains("kolo join -") && !told.contains(&token), "{told}");
+    let told = eve.told(&["join", "none"], elsewhere.path(), 64);
+    assert!(told.contains("none: there is no such file"), "{told}");
+    let file = eve.keeps(&token);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let told = eve.told(&["join", &file], elsewhere.path(), 1);
+    assert!(told.contains("mode 644") && told.contains("chmod 600"), "{told}");
+    assert!(fs::read_dir(elsewhere.path()).unwrap().next().is_none(), "nothing was made");
+
+    let mut by_input = eve.command(&["join", "-"], elsewhere.path());
+    let joined = run(by_input.stdin(fs::File::open(&file).unwrap()));
+    assert_eq!(joined.code, Some(0), "{joined:?}");
+
+    // As a token of the API, which the socket does not ask for.
+    let api = write_private(elsewhere.path(), "api.token", &first.token());
+    let list = ["list", "--api", &first.address(), "--token-file", &api];
+    fs::set_permissions(&api, fs::Permissions::from_mode(0o604)).unwrap();
+    let told = eve.told(&list, elsewhere.path(), 1);
+    assert!(told.contains("api.token: mode 604") && told.contains("chmod 600"), "{told}");
+    fs::set_permissions(&api, fs::Permissions::from_mode(0o600)).unwrap();
+    let _ = eve.told(&list, elsewhere.path(), 0);
+}
+
+/// Passes bytes on to `target` from its port of another address, as the node proves its port, and keeps what a client sends.
 pub(super) fn recording_proxy(target: String) -> (String, Arc<Mutex<Vec<u8>>>) {
     let (_, port) = target.rsplit_once(':').unwrap();
     let listener = TcpListener::bind(format!("127.0.0.2:{port}")).unwrap();

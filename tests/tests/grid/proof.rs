@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use end_to_end::{Ended, Node, binary, hosts, run, skip, wait_until};
+use end_to_end::{Ended, Node, binary, hosts, run, skip, wait_until, write_private};
 use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
     unistd::geteuid,
@@ -252,9 +252,7 @@ fn a_token_with_a_scope_opens_by_the_port_what_it_opened_before() {
     let token = |arguments: &[&str]| {
         let made = run(&mut beside(&node, &[&["token", "create", "--output", "quiet"], arguments].concat()));
         assert_eq!(made.code, Some(0), "{made:?}");
-        let file = directory.path().join(arguments[1]);
-        fs::write(&file, made.out).unwrap();
-        file.display().to_string()
+        write_private(directory.path(), arguments[1], &made.out)
     };
     let (reader, ada) = (token(&["--scope", "read"]), token(&["--scope", "submit", "--user", "ada"]));
     let address = node.address();

@@ -11,7 +11,7 @@ use std::{
 use broker::trust::{Holder, Role, Subject, credential::is_name};
 use kolo_storage::data_dir::DataDir;
 use kolo_text::safe::safe;
-use kolo_trust::{GridFile, Invitation, Token, Wallet};
+use kolo_trust::{GridFile, Invitation, Token, Wallet, files};
 use serde::Serialize;
 
 use super::{Context, grid::site_name};
@@ -30,7 +30,7 @@ const TOKEN_BYTES_MAX: u64 = 64 * 1024;
 /// # Errors
 /// [`CliError`] when the token is no good (any more), or the directory belongs to another grid.
 pub fn run(context: &mut Context, args: &JoinArgs) -> Result<Exit, CliError> {
-    let token = Token::from_text(&text_of(&args.token)?)?;
+    let token = Token::from_text(&text_of(&args.file)?)?;
     let grid = GridFile::new(token.grid.clone(), Some(token.root), token.bootstrap.clone());
     let now = context.time();
     let invited = |invitation: &Invitation| {
@@ -54,9 +54,18 @@ pub fn run(context: &mut Context, args: &JoinArgs) -> Result<Exit, CliError> {
     context.done(&joined)
 }
 
-fn text_of(argument: &str) -> Result<String, CliError> {
-    if argument != "-" {
-        return Ok(argument.to_owned());
+fn text_of(file: &str) -> Result<String, CliError> {
+    if Token::is_meant_by(file) {
+        return Err(CliError::Usage(
+            "a token on the command line can be read in the list of processes and in the history of the shell, and it is good until it \
+             expires: put it into a file of mode 600 and type kolo join FILE, or type kolo join - and hand it to standard input. If others \
+             use this machine, ask for another token, and have this one revoked"
+                .to_owned(),
+        ));
+    }
+    if file != "-" {
+        let none = || CliError::Usage(format!("{file}: there is no such file; expected one with the token, or -"));
+        return files::read_private(Path::new(file), TOKEN_BYTES_MAX)?.ok_or_else(none);
     }
     let mut text = String::new();
     let read = io::stdin().lock().take(TOKEN_BYTES_MAX).read_to_string(&mut text);

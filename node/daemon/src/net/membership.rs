@@ -60,7 +60,7 @@ pub enum MembershipError {
     /// A node without a credential in a closed grid.
     #[error(
         "this site has no credential of grid {grid}: ask for an invitation (kolo grid invite --role site) and use it with \
-         kolo join TOKEN"
+         kolo join FILE"
     )]
     NoCredential { grid: String },
 }
@@ -268,7 +268,7 @@ impl Membership {
         let is_good = |signer: &Signer| self.grid.root.is_none() || signer.chain.is_some();
         let Some(signer) = signer.filter(is_good) else {
             let detail = "this node has no user of its own in this closed grid: sign requests as a user who has joined \
-                          (kolo submit --key FILE), or give the node one with kolo join TOKEN --data-dir DIR";
+                          (kolo submit --key FILE), or give the node one with kolo join FILE --data-dir DIR";
             return Err(SignError::Denied(Denial::new(Rule::Credential, detail)));
         };
         let signer = Arc::new(signer);

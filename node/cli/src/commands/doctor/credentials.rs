@@ -46,7 +46,7 @@ pub(super) fn check(data_dir: &Path, user_dir: Option<&Path>, now: Time, zone: &
         findings.push(Finding::problem(
             CHECK,
             what,
-            "ask for a token (kolo grid invite --role site), then kolo join TOKEN",
+            "ask for a token (kolo grid invite --role site), then kolo join FILE",
         ));
     }
     findings
@@ -85,7 +85,7 @@ fn check_one(
 ) -> Option<Finding> {
     let wallet = Wallet::at(directory);
     let path = wallet.credential_path(&grid.id, role);
-    let again = format!("ask for a new token (kolo grid invite --role {role}), then kolo join TOKEN");
+    let again = format!("ask for a new token (kolo grid invite --role {role}), then kolo join FILE");
     let chain = match wallet.credential(&grid.id, role) {
         Ok(chain) => chain?,
         Err(error) => return Some(Finding::problem(CHECK, error.to_string(), again)),

@@ -110,7 +110,7 @@ impl Report for Made {
         text.push_str(&format!("next: kolo node --data-dir {directory}\n"));
         if self.root.is_some() {
             text.push_str(&format!(
-                "then: kolo grid invite --data-dir {directory} --role site, and kolo join TOKEN where the other site is\n"
+                "then: kolo grid invite --data-dir {directory} --role site, and kolo join FILE where the other site is\n"
             ));
         } else {
             text.push_str("then: the node prints the line with which others join\n");
@@ -141,7 +141,7 @@ mod tests {
             printed(&made, OutputFormat::Table),
             "made closed grid lab-aaaa\n  this site  12D3site\n  your key   0202020202020202 (in /d)\n  root key   \
              /d/grid-root.key: who has it decides who belongs to the grid; keep a copy offline\nnext: kolo node --data-dir /d\n\
-             then: kolo grid invite --data-dir /d --role site, and kolo join TOKEN where the other site is\n"
+             then: kolo grid invite --data-dir /d --role site, and kolo join FILE where the other site is\n"
         );
         assert_eq!(printed(&made, OutputFormat::Quiet), "lab-aaaa\n");
     }

@@ -105,7 +105,7 @@ impl Report for Invitation {
         let expires = format_time(self.expires, &look.zone);
         let mut text = format!("invites {}{who}{owner} to grid {}, until {expires}:\n\n", self.role, self.grid);
         text.push_str(&format!("{}\n\n", self.token));
-        text.push_str("next: kolo join TOKEN, by whom you give it to. Whoever has the token can use it.\n");
+        text.push_str("next: whoever you give it to puts it into a file of mode 600, and runs kolo join FILE. Whoever has the token can use it.\n");
         if self.is_local {
             text.push_str(
                 "note: its addresses work on this machine only; let a node listen on others (--listen /ip4/0.0.0.0/tcp/4001), \
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(
             printed(&invitation, OutputFormat::Table),
             "invites site ljubljana and its owner as a user to grid lab-aaaa, until 2025-11-21 08:00:00+00:00:\n\n\
-             kolo1-abc\n\nnext: kolo join TOKEN, by whom you give it to. Whoever has the token can use it.\n"
+             kolo1-abc\n\nnext: whoever you give it to puts it into a file of mode 600, and runs kolo join FILE. Whoever has the token can use it.\n"
         );
     }
 }
