@@ -26,6 +26,41 @@ pub struct MemberView {
     pub name: String,
     pub expires: Option<Time>,
     pub revoked: bool,
+    /// When its credential was made, where the node knows the credential.
+    pub since: Option<Time>,
+    /// The invitation that it came by, as far as the node knows it.
+    pub invitation: Option<InvitationView>,
+}
+
+/// An invitation; only its key is always known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InvitationView {
+    /// Whoever revokes it revokes all who came by it.
+    pub key: PublicKey,
+    /// The root, or an admin.
+    pub issuer: Option<PublicKey>,
+    pub role: Option<Role>,
+    /// Empty when it leaves the name to the member.
+    pub name: Option<String>,
+    pub issued: Option<Time>,
+    pub expires: Option<Time>,
+}
+
+impl InvitationView {
+    /// One of which nothing else is known.
+    #[must_use]
+    pub fn of_key(key: PublicKey) -> InvitationView {
+        InvitationView { key, issuer: None, role: None, name: None, issued: None, expires: None }
+    }
+
+    /// Adds what another view of the same invitation knows.
+    pub fn learn(&mut self, other: &InvitationView) {
+        self.issuer = self.issuer.or(other.issuer);
+        self.role = self.role.or(other.role);
+        self.name = self.name.take().or_else(|| other.name.clone());
+        self.issued = self.issued.or(other.issued);
+        self.expires = self.expires.or(other.expires);
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

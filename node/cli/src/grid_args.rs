@@ -30,6 +30,8 @@ pub enum GridCommand {
     Revoke(RevokeArgs),
     /// Show the grid, its members and revocations, as this node knows them
     Show,
+    /// List the invitations and who came by each, as far as this node knows
+    Invitations,
 }
 
 /// `kolo grid init`

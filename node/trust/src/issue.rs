@@ -140,8 +140,14 @@ impl Issuer {
         let link = SignedText::sign(&credential, &self.key)?;
         let chain = self.chain.as_ref().map_or_else(|| Chain::of_root(link.clone()), |chain| chain.with(link.clone()));
         chain.verify_invitation(&grid.id, &root, now)?;
-        let issued =
-            Issued { subject, role: terms.role, name: terms.name.clone(), issued: now, expires: terms.expires };
+        let issued = Issued {
+            subject,
+            role: terms.role,
+            name: terms.name.clone(),
+            issued: now,
+            expires: terms.expires,
+            issuer: Some(PublicKey::of(&self.key)),
+        };
         Ok(Invited { invitation: Invitation { chain, secret: token_key.to_bytes() }, issued })
     }
 

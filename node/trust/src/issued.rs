@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use broker::{
     document::read_object,
     time::Time,
-    trust::{Role, Subject},
+    trust::{PublicKey, Role, Subject},
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,9 @@ pub struct Issued {
     pub issued: Time,
     /// When it and what was made with it expire.
     pub expires: Time,
+    /// The root, or the admin, that made it; unknown of those that older builds made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<PublicKey>,
 }
 
 #[derive(Debug, Default)]
@@ -72,8 +75,6 @@ impl IssuedList {
 
 #[cfg(test)]
 mod tests {
-    use broker::trust::PublicKey;
-
     use super::*;
 
     #[test]
@@ -85,6 +86,7 @@ mod tests {
             name: "ada".to_owned(),
             issued: Time(1),
             expires: Time(expires),
+            issuer: None,
         };
         IssuedList::load(directory.path()).unwrap().add([issued(1, 10), issued(2, 20)], Time(5)).unwrap();
         let mut list = IssuedList::load(directory.path()).unwrap();

@@ -126,7 +126,25 @@ fn members_use_a_closed_grid_within_their_limits_until_they_are_revoked() {
     let founder = Person::new().told(&words(&submit(1, "1h")), &first.data(), 0);
     assert!(founder.starts_with("reserved "), "the first node signs for its founder: {founder}");
 
+    for (node, is_issuer) in [(&first, true), (&nodes[1], false)] {
+        let told = Person::new().told(&["grid", "invitations", "--output", "json"], &node.data(), 0);
+        let listed: Value = serde_json::from_str(&told).unwrap();
+        let invitations = listed["invitations"].as_array().unwrap();
+        let of = |name: &str| {
+            let is_used =
+                |one: &&Value| one["members"].as_array().is_some_and(|all| all.iter().any(|m| m["name"] == name));
+            invitations.iter().find(is_used).unwrap_or_else(|| panic!("{name}: {listed}"))
+        };
+        assert_eq!((&of("bob")["made_here"], of("bob")["issuer"].is_string()), (&is_issuer.into(), true), "{listed}");
+        // Bob asked through the second only, so the first knows the keys of the credential alone.
+        assert_eq!(of("bob")["members"][0]["since"].is_null(), is_issuer, "{listed}");
+        assert!(of("beta")["members"][0]["subject"]["site"].is_string() && of("beta")["expires"].is_u64(), "{listed}");
+        assert!(!told.contains("\"ada\""), "the founder came by no invitation: {told}");
+    }
+
     let _ = Person::new().told(&["grid", "revoke", "bob"], &first.data(), 0);
+    let told = Person::new().told(&["grid", "invitations"], &first.data(), 0);
+    assert!(told.contains("revoked") && told.contains("as far as this node knows"), "{told}");
     for node in all {
         node.wait_until("the revocation to arrive", "/v1/grid", |grid| {
             grid["revocations"].as_array().is_some_and(|all| all.len() == 1)

@@ -6,16 +6,17 @@ use axum::{Extension, Json, extract::State, http::StatusCode};
 use broker::{
     ids::SiteId,
     ledger::Booking,
-    trust::{Chain, PublicKey, Revocation, Role, SignedRevocation, Subject, TrustError},
+    time::Time,
+    trust::{Chain, Credential, PublicKey, Revocation, Role, SignedRevocation, SignedText, Subject, TrustError},
 };
 use kolo_api::{
-    members::{GridView, MemberView, RevocationView, Revoked},
+    members::{GridView, InvitationView, MemberView, RevocationView, Revoked},
     schema,
 };
 use kolo_trust::TakeBack;
 
 use super::{authority::About, extract::Body, problem::Problem, requests::read_body, state::ApiState};
-use crate::net::membership::RevokeError;
+use crate::net::membership::{self, RevokeError};
 
 /// The grid, its members and revocations, as far as known here.
 #[utoipa::path(get, path = "/grid", tag = "grid", responses((status = 200, description = "Done", body = GridView)))]
@@ -41,43 +42,93 @@ pub async fn show_grid(State(state): State<Arc<ApiState>>) -> Json<GridView> {
 }
 
 fn site_member(state: &ApiState, site: SiteId) -> MemberView {
-    let holder = state.discovery.badge(&site).and_then(|badge| state.membership.holder_of(&badge.credential));
-    match holder {
-        Some(holder) => MemberView {
+    let chain = state.discovery.badge(&site).and_then(|badge| membership::decode(&badge.credential));
+    let chain = chain.and_then(|chain| Some((state.membership.holder(&chain)?, chain)));
+    match chain {
+        Some((holder, chain)) => MemberView {
             revoked: state.membership.is_revoked(&holder),
+            since: since(&chain),
+            invitation: invitation_of(&chain),
             subject: holder.subject,
             role: holder.role,
             name: holder.name,
             expires: Some(holder.expires),
         },
-        None => {
-            let name = state.site_name(&site);
-            MemberView { subject: Subject::Site(site), role: Role::Site, name, expires: None, revoked: false }
-        }
+        None => MemberView {
+            name: state.site_name(&site),
+            subject: Subject::Site(site),
+            role: Role::Site,
+            expires: None,
+            revoked: false,
+            since: None,
+            invitation: None,
+        },
     }
+}
+
+/// When the holder of verified credentials came by them.
+fn since(chain: &Chain) -> Option<Time> {
+    Some(chain.links().last()?.open::<Credential>().ok()?.issued)
+}
+
+/// The invitation that is behind verified credentials.
+fn invitation_of(chain: &Chain) -> Option<InvitationView> {
+    let read = |link: &SignedText| Some((link.author, link.open::<Credential>().ok()?));
+    let (issuer, found) = chain.links().iter().rev().filter_map(read).find(|(_, link)| link.is_invitation)?;
+    Some(InvitationView {
+        key: *found.subject.key()?,
+        issuer: Some(issuer),
+        role: Some(found.role),
+        name: Some(found.name),
+        issued: Some(found.issued),
+        expires: Some(found.expires),
+    })
+}
+
+/// The same where only the keys of the credentials are known: the user's own is the last, behind that of the invitation and its maker's.
+fn invitation_in(line: &[PublicKey], root: Option<PublicKey>) -> Option<InvitationView> {
+    let [before @ .., invitation, _] = line else { return None };
+    let issuer = before.last().copied().or(root);
+    Some(InvitationView { issuer, ..InvitationView::of_key(*invitation) })
+}
+
+/// What is known of a user.
+struct KnownUser {
+    name: String,
+    line: Option<Arc<Vec<PublicKey>>>,
+    chain: Option<Chain>,
 }
 
 /// Users who have something booked at this site, or have sent a request through it; a node knows of no others. What their
 /// credentials say is known of the latter only.
 fn user_members(state: &ApiState) -> Vec<MemberView> {
-    let of_booking = |booking: &Booking| Some((booking.user_key?, (booking.user.clone(), None)));
-    let mut users: BTreeMap<PublicKey, (String, Option<Chain>)> =
-        state.ledger.lock().bookings().filter_map(of_booking).collect();
+    let of_booking = |booking: &Booking| {
+        let (name, line) = (booking.user.clone(), booking.lineage.clone());
+        Some((booking.user_key?, KnownUser { name, line, chain: None }))
+    };
+    let mut users: BTreeMap<PublicKey, KnownUser> = state.ledger.lock().bookings().filter_map(of_booking).collect();
     for snapshot in state.requests.snapshots() {
         if let Some(authorization) = &snapshot.record.authorization {
-            let user = (snapshot.record.user.clone(), authorization.user.clone());
-            users.insert(authorization.request.author, user);
+            let (name, chain) = (snapshot.record.user.clone(), authorization.user.clone());
+            let line = users.remove(&authorization.request.author).and_then(|user| user.line);
+            users.insert(authorization.request.author, KnownUser { name, line, chain });
         }
     }
-    let view = |(key, (name, chain)): (PublicKey, (String, Option<Chain>))| {
+    let root = state.membership.grid().root;
+    let view = |(key, KnownUser { name, line, chain }): (PublicKey, KnownUser)| {
         let subject = Subject::Key(key);
-        let holder = chain.and_then(|chain| state.membership.holder(&chain));
+        let holder = chain.as_ref().and_then(|chain| state.membership.holder(chain));
+        let counts = chain.filter(|_| holder.is_some());
+        let line = line.as_ref().map_or(&[][..], |line| line);
+        let invitation = counts.as_ref().and_then(invitation_of).or_else(|| invitation_in(line, root));
+        let since = counts.as_ref().and_then(since);
+        let is_revoked = |key: &PublicKey| state.membership.is_subject_revoked(&Subject::Key(*key));
         let revoked = match &holder {
             Some(holder) => state.membership.is_revoked(holder),
-            None => state.membership.is_subject_revoked(&subject),
+            None => line.iter().chain([&key]).any(is_revoked),
         };
         let role = holder.as_ref().map_or(Role::User, |holder| holder.role);
-        MemberView { subject, role, name, expires: holder.map(|holder| holder.expires), revoked }
+        MemberView { subject, role, name, expires: holder.map(|holder| holder.expires), revoked, since, invitation }
     };
     users.into_iter().map(view).collect()
 }
@@ -93,9 +144,9 @@ pub async fn revoke_member(
     let taking = || TakeBack::open(statement).map(|taking| taking.subject);
     let revoked = statement.open::<Revocation>().map(|revocation| revocation.subject).or_else(|_| taking());
     let about = About::of(&revoked.map(|subject| subject.brief()).unwrap_or_default());
-    let membership = Arc::clone(&state.membership);
+    let own = Arc::clone(&state.membership);
     // The disk takes a while, and other calls are served by the same threads.
-    let revoked = tokio::task::block_in_place(|| membership.revoke(&revocation));
+    let revoked = tokio::task::block_in_place(|| own.revoke(&revocation));
     let added = revoked.map_err(|error| {
         let status = match &error {
             RevokeError::Trust(

@@ -1,8 +1,9 @@
-//! `kolo grid`: makes a grid, invites, revokes, shows.
+//! `kolo grid`: makes a grid, invites, revokes, shows members and invitations.
 //!
 //! Invariant: secrets go into 0600 files, and into a token when that is what was asked for; nowhere else.
 
 mod init;
+mod invitations;
 mod invite;
 mod revoke;
 mod show;
@@ -27,6 +28,7 @@ pub fn run(context: &mut Context, args: &GridArgs) -> Result<Exit, CliError> {
         GridCommand::Invite(args) => invite::run(context, args),
         GridCommand::Revoke(args) => revoke::run(context, args),
         GridCommand::Show => show::run(context),
+        GridCommand::Invitations => invitations::run(context),
     }
 }
 

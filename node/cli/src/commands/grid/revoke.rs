@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn issued(number: u8, role: Role, name: &str) -> Issued {
-        Issued { subject: key(number), role, name: name.to_owned(), issued: Time(1), expires: Time(200) }
+        Issued { subject: key(number), role, name: name.to_owned(), issued: Time(1), expires: Time(200), issuer: None }
     }
 
     fn meant(who: &str, role: Option<RoleArg>, issued: &[Issued], known: &GridView) -> Result<Vec<Subject>, String> {
@@ -248,7 +248,15 @@ mod tests {
     fn who_revokes_a_key_whose_invitation_was_made_elsewhere_is_told() {
         let Subject::Key(of_invitation) = key(4) else { panic!() };
         let who = format!("ada@{}", of_invitation.fingerprint());
-        let member = MemberView { subject: key(6), role: Role::User, name: who.clone(), expires: None, revoked: false };
+        let member = MemberView {
+            subject: key(6),
+            role: Role::User,
+            name: who.clone(),
+            expires: None,
+            revoked: false,
+            since: None,
+            invitation: None,
+        };
         let known = GridView { members: vec![member], ..nobody() };
         let said = |issued: &[Issued]| {
             let args = RevokeArgs { who: who.clone(), role: None, myself: false, take_back: false };

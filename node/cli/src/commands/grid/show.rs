@@ -78,6 +78,8 @@ mod tests {
                 name: "alpha\u{1b}".to_owned(),
                 expires: Some(Time(1_763_712_000)),
                 revoked: true,
+                since: None,
+                invitation: None,
             }],
             revocations: vec![RevocationView {
                 subject: Subject::Site(SiteId::new("12D3").unwrap()),
