@@ -16,6 +16,14 @@ pub struct NewToken {
     pub user: Option<String>,
 }
 
+/// Body of `POST /v1/api-token`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RotateToken {
+    /// Always true.
+    pub rotate: bool,
+}
+
 /// A token that was made.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct MadeToken {

@@ -22,6 +22,8 @@ pub enum TokenCommand {
     List,
     /// Take a token back, at once
     Revoke(TokenRevokeArgs),
+    /// Make another token for the operator, in place of api.token; the old one is refused at once
+    Rotate,
 }
 
 /// `kolo token create`

@@ -1,7 +1,7 @@
 //! Secrets that callers of the local API show: its token, kept in a file that only its owner can read, and the random
 //! texts of sessions and links.
 
-use std::path::Path;
+use std::{fmt, path::Path};
 
 use data_encoding::HEXLOWER;
 
@@ -13,6 +13,12 @@ use super::{
 /// 256 random bits in hexadecimal.
 #[derive(Clone)]
 pub struct Secret(String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
 
 impl Secret {
     /// Reads the secret in a file, or makes one when there is no file.
@@ -27,6 +33,14 @@ impl Secret {
             other => other,
         })?;
         Ok(Secret(HEXLOWER.encode(&secret)))
+    }
+
+    /// Writes it in place of the one in a file.
+    ///
+    /// # Errors
+    /// [`TrustFileError`] when the file cannot be written.
+    pub fn replace(&self, path: &Path) -> Result<(), TrustFileError> {
+        files::replace(path, &format!("{}\n", self.0))
     }
 
     /// A new one.
@@ -63,6 +77,10 @@ mod tests {
         let again = Secret::load_or_create(&path).unwrap();
         assert!(again.is(&token.0) && !again.is("") && !again.is(&"0".repeat(2 * SECRET_BYTES)));
         assert!(!again.is(&token.0[1..]));
+        let other = Secret::random().unwrap();
+        other.replace(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(Secret::load_or_create(&path).unwrap().is(&other.0) && format!("{other:?}") == "Secret");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(Secret::load_or_create(&path).is_err());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();

@@ -1,6 +1,6 @@
 //! Authority in small pieces, over a real node: tokens with a scope, and users who sign instead of showing one.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use end_to_end::{Ended, Node, binary, hosts, run, wait_until, write_private};
 use serde_json::Value;
@@ -153,6 +153,46 @@ fn a_submit_token_sees_and_ends_the_requests_of_its_user_only() {
     let told = doctor();
     let place = "a line was changed, put in or taken out (audit.jsonl line 1: the lines before it are missing)";
     assert!(told.contains("PROBLEM audit: ") && told.contains(place), "{told}");
+}
+
+#[test]
+fn another_token_of_the_operator_ends_the_old_one_and_all_that_it_has_opened() {
+    let mut node = Node::first("alpha", &hosts("a", 1));
+    let old = node.token();
+    let bearer = |token: &str| format!("Bearer {token}");
+    let status = |node: &Node, token: &str| call(node, "GET", "/v1/status", Some(&bearer(token)), "").status;
+    let started = node.get("/v1/status")["started"].clone();
+    let link = node.kolo(&["open", "--output", "quiet"]);
+    let code = link.out.trim().rsplit_once("#link=").unwrap().1.to_owned();
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let base = format!("http://{}", node.address());
+    let mut opened = agent.post(format!("{base}/v1/session")).send(format!(r#"{{"token":"{old}"}}"#)).unwrap();
+    let cookie = opened.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    let page = opened.body_mut().read_json::<Value>().unwrap()["page"].as_str().unwrap().to_owned();
+    let by_session = || {
+        let asked = agent.get(format!("{base}/v1/status")).header("cookie", &cookie).header("kolo-page", &page);
+        asked.call().unwrap().status().as_u16()
+    };
+    let mut events = agent.get(format!("{base}/v1/events")).header("authorization", bearer(&old)).call().unwrap();
+    assert_eq!((by_session(), events.status().as_u16(), status(&node, &old)), (200, 200, 200));
+
+    // By the old token itself, as somebody who manages the node from elsewhere.
+    let made = node.kolo(&["token", "rotate", "--output", "quiet"]);
+    let new = node.token();
+    assert_eq!((made.code, made.out.trim()), (Some(0), new.as_str()), "{made:?}");
+    let mode = fs::metadata(node.data().join("api.token")).unwrap().permissions().mode();
+    assert!(new != old && mode & 0o777 == 0o600, "{mode:o}");
+    assert_eq!((status(&node, &old), status(&node, &new), by_session()), (401, 200, 401));
+    let used = call(&node, "POST", "/v1/session", None, &format!(r#"{{"link":"{code}"}}"#));
+    assert_eq!(used.status, 401, "{used:?}");
+    // The stream has ended: otherwise this waits for its hour.
+    let _ = events.body_mut().read_to_string();
+    assert_eq!(node.get("/v1/status")["started"], started, "the same run of the node");
+    let audit = fs::read_to_string(node.data().join("audit.jsonl")).unwrap();
+    assert!(audit.contains("POST /v1/api-token") && !audit.contains(&new), "{audit}");
+    assert!(node.stop().success());
+    node.restart();
+    assert_eq!((status(&node, &old), status(&node, &new)), (401, 200));
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! `kolo token`: tokens for programs and people that are not the node's operator, each with a scope.
+//! `kolo token`: tokens for programs and people that are not the node's operator, each with a scope, and another one for the operator.
 
-use kolo_api::tokens::{MadeToken, NewToken, TokenList};
+use kolo_api::tokens::{MadeToken, NewToken, RotateToken, TokenList};
 use kolo_text::{safe::safe, time::format_time, words::or_dash};
 use kolo_trust::ApiToken;
+use serde::Serialize;
 
 use super::Context;
 use crate::{
@@ -30,6 +31,27 @@ pub fn run(context: &mut Context, args: &TokenArgs) -> Result<Exit, CliError> {
             let revoked: ApiToken = context.connect()?.delete(&token_path(&args.name))?;
             context.done(&revoked)
         }
+        TokenCommand::Rotate => {
+            let made: MadeToken = context.connect()?.post("/v1/api-token", &RotateToken { rotate: true })?;
+            context.done(&Rotated(made))
+        }
+    }
+}
+
+/// The operator's new token, which is in a file already.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Rotated(MadeToken);
+
+impl Report for Rotated {
+    fn text(&self, _: &Look) -> String {
+        "the operator has another token, in api.token of the node's data directory (--output quiet shows it); the old one, and the sessions, \
+         links and streams that it has opened, count no more\n"
+            .to_owned()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.0.token.clone()]
     }
 }
 

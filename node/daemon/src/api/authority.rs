@@ -99,6 +99,7 @@ async fn check(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let term = state.token.term();
     let caller = match caller_of(access, &state, &via, peer, &request).and_then(|caller| admitted(access, caller)) {
         Ok(caller) => caller,
         Err(Denied(why, problem)) => {
@@ -111,11 +112,18 @@ async fn check(
     }
     let is_change = access.is_change() && request.method() != Method::GET;
     let what = is_change.then(|| format!("{} /v1{path}", request.method()));
+    let term = term.binding(caller == Caller::Operator && !via.is_socket);
+    request.extensions_mut().insert(term.clone());
     request.extensions_mut().insert(caller.clone());
     if let Some(hash) = shown_by(&request).and_then(TokenCall::read).map(|call| BodyHash(call.body.to_owned())) {
         request.extensions_mut().insert(hash);
     }
-    let Some(what) = what else { return next.run(request).await };
+    let Some(what) = what else {
+        return tokio::select! {
+            response = next.run(request) => response,
+            () = term.until_over() => replaced().into_response(),
+        };
+    };
     // A change that has begun goes on, and is written down, when its caller hangs up.
     let change = tokio::spawn(async move {
         let response = next.run(request).await;
@@ -240,6 +248,14 @@ fn admitted(access: Access, caller: Caller) -> Result<Caller, Denied> {
 fn too_little(needed: Scope, scope: Scope) -> Denied {
     let detail = format!("this call needs the scope {}; the token has {}", needed.as_str(), scope.as_str());
     Denied("scope", Box::new(Problem::new(StatusCode::FORBIDDEN, detail).with_rule("scope")))
+}
+
+/// The answer to a call whose token was replaced while it was under way.
+pub fn replaced() -> Problem {
+    Problem::new(
+        StatusCode::UNAUTHORIZED,
+        "the token of this call was replaced; the new one is in the node's data directory",
+    )
 }
 
 fn unknown(access: Access) -> Denied {

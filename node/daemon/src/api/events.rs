@@ -24,7 +24,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 
-use super::{grid::schedule_state, problem::Problem, scopes::Caller, state::ApiState};
+use super::{grid::schedule_state, operator_token::TokenTerm, problem::Problem, scopes::Caller, state::ApiState};
 
 /// How often the view of sites is compared with what it was.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -41,6 +41,7 @@ struct Listener {
 pub async fn listen_to_events(
     State(state): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
+    Extension(term): Extension<TokenTerm>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let kept_free = if caller.is_limited() { CLIENTS_MAX / 2 } else { 0 };
     let listening = state.changes.listen(kept_free).ok_or_else(|| {
@@ -78,7 +79,8 @@ pub async fn listen_to_events(
         };
         Some((Ok(event), (listener, is_heard)))
     })
-    .take_until(stopped);
+    .take_until(stopped)
+    .take_until(term.until_over());
     Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
 }
 

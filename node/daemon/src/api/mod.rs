@@ -18,6 +18,7 @@ mod guard;
 pub mod local;
 pub mod members;
 mod metrics;
+pub mod operator_token;
 mod page;
 pub mod plan;
 pub mod prices_seen;
@@ -118,6 +119,7 @@ fn described() -> OpenApiRouter<Arc<ApiState>> {
         .with(Access::Operator, routes!(tokens::create_token))
         .with(Access::Operator, routes!(tokens::list_tokens))
         .with(Access::Operator, routes!(tokens::revoke_token))
+        .with(Access::Operator, routes!(tokens::rotate_token))
         .with(Access::Read, routes!(grid::show_status))
         .with(Access::Operator, routes!(grid::test_reach))
         .with(Access::Operator, routes!(grid::measure_link))

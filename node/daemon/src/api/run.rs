@@ -39,7 +39,7 @@ use tokio::{
 use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
-use super::{problem::Problem, scopes::Caller, state::ApiState};
+use super::{operator_token::TokenTerm, problem::Problem, scopes::Caller, state::ApiState};
 
 /// How long the caller may take to say what the stream is for.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
@@ -50,6 +50,7 @@ const OPENING_TIMEOUT: Duration = Duration::from_secs(10);
 pub async fn open_run(
     State(state): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
+    Extension(term): Extension<TokenTerm>,
     mut request: Request,
 ) -> Result<Response, Problem> {
     let wants = request.headers().get(header::UPGRADE).is_some_and(|value| value == RUN_PROTOCOL);
@@ -63,7 +64,10 @@ pub async fn open_run(
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         match time::timeout(OPENING_TIMEOUT, upgrade).await {
-            Ok(Ok(upgraded)) => serve(&state, &caller, upgraded, place).await,
+            Ok(Ok(upgraded)) => tokio::select! {
+                () = serve(&state, &caller, upgraded, place) => {}
+                () = term.until_over() => debug!("a stream to a run ends with the token of its caller"),
+            },
             failed => debug!(failed = ?failed.map(|done| done.is_ok()), "a connection was not upgraded"),
         }
     });

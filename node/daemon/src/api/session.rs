@@ -20,8 +20,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
+    authority::replaced,
     challenge::NONCE_LIFE,
     extract::{Body, Query},
+    operator_token::TokenTerm,
     problem::Problem,
     requests::read_body,
     scopes::Caller,
@@ -40,6 +42,7 @@ pub async fn show_session(Extension(caller): Extension<Caller>) -> Json<SessionS
 pub async fn open_session(
     State(state): State<Arc<ApiState>>,
     Extension(via): Extension<Via>,
+    Extension(term): Extension<TokenTerm>,
     Body(body): Body,
 ) -> Result<Response, Problem> {
     let opener: Opener = read_body("session", &body)?;
@@ -57,9 +60,19 @@ pub async fn open_session(
     }
     let scope = caller.scope();
     let secret = state.sessions.open(caller).map_err(no_random)?;
+    check_term(&state, &term)?;
     let (cookie, page) = secret.as_str().split_at(secret.as_str().len() / 2);
     let session = SessionState { signed_in: true, scope, page: Some(page.to_owned()) };
     Ok((StatusCode::CREATED, with_cookie(&via, session, cookie, SESSION_LIFE)).into_response())
+}
+
+/// Takes back what a call has opened while the token was replaced, which may have come too late to be ended by that.
+fn check_term(state: &ApiState, term: &TokenTerm) -> Result<(), Problem> {
+    if term.is_over() {
+        state.sessions.end_operators();
+        return Err(replaced());
+    }
+    Ok(())
 }
 
 /// Ends the session.
@@ -82,8 +95,10 @@ pub async fn make_link(
     State(state): State<Arc<ApiState>>,
     Extension(via): Extension<Via>,
     Extension(caller): Extension<Caller>,
+    Extension(term): Extension<TokenTerm>,
 ) -> Result<(StatusCode, Json<OneTimeLink>), Problem> {
     let code = state.sessions.make_link(caller).map_err(no_random)?;
+    check_term(&state, &term)?;
     // What follows the # never leaves the browser, so the code is in no log.
     let url = format!("{}://{}/#link={}", via.scheme(), via.address, code.as_str());
     Ok((StatusCode::CREATED, Json(OneTimeLink { url, expires_in_s: LINK_LIFE.as_secs() })))

@@ -81,6 +81,13 @@ impl Sessions {
         sessions.0.get(position).map(|(_, caller, _)| caller.clone())
     }
 
+    /// Ends all sessions and links that the operator's token has opened.
+    pub fn end_operators(&self) {
+        for secrets in [&self.links, &self.sessions] {
+            locked(secrets).0.retain(|(_, caller, _)| *caller != Caller::Operator);
+        }
+    }
+
     /// Ends a session.
     pub fn close(&self, shown: &str) {
         let mut sessions = locked(&self.sessions);
@@ -111,6 +118,11 @@ mod tests {
         let last = sessions.open(Caller::Operator).unwrap();
         sessions.close(last.as_str());
         assert!(!is_open(&last));
+        let users = Caller::User(broker::trust::PublicKey::from_bytes([1; 32]));
+        let (one, other) = (sessions.open(Caller::Operator).unwrap(), sessions.open(users).unwrap());
+        let code = sessions.make_link(Caller::Operator).unwrap();
+        sessions.end_operators();
+        assert!(!is_open(&one) && is_open(&other) && sessions.use_link(code.as_str()).is_none());
     }
 
     #[test]

@@ -11,13 +11,13 @@ use broker::{ids::SiteId, protocol::Advert};
 use discovery::Discovery;
 use kolo_api::batch_run::RunQuestion;
 use kolo_runtime::{audit::AuditLog, changes::Changes, lock::locked, metrics::Metrics, rare::Rare};
-use kolo_trust::{ApiTokens, Secret, TokenKey, TrustFileError};
+use kolo_trust::{ApiTokens, TokenKey, TrustFileError};
 use tokio::sync::watch;
 use tracing::warn;
 
 use super::{
-    challenge::Challenges, prices_seen::PricesSeen, proofs::Proofs, rates::Rates, scopes::Caller, sessions::Sessions,
-    shown::SiteWords, upkeep::Upkeep,
+    challenge::Challenges, operator_token::OperatorToken, prices_seen::PricesSeen, proofs::Proofs, rates::Rates,
+    scopes::Caller, sessions::Sessions, shown::SiteWords, upkeep::Upkeep,
 };
 use crate::{
     entry::{bookings::Bookings, driver::Coordinator, requests::Requests, waiting::Waiting},
@@ -46,7 +46,7 @@ pub struct ApiState {
     /// What is known of the feed of own work, if there is one.
     pub feed: Option<SharedFeedState>,
     /// The operator's token.
-    pub token: Secret,
+    pub token: OperatorToken,
     /// Those with a scope.
     pub tokens: ApiTokens,
     /// Browsers that have shown one of them.
@@ -157,7 +157,7 @@ impl ApiState {
 
     /// The holder and the key of the token with this [`TokenKey::name`].
     pub fn holder_named(&self, name: &str) -> Option<(Caller, TokenKey)> {
-        let own = TokenKey::of(self.token.as_str());
+        let own = self.token.key();
         if own.name() == name {
             return Some((Caller::Operator, own));
         }

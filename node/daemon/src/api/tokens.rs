@@ -1,4 +1,4 @@
-//! Tokens with a scope over the API: make, list, revoke. They are the operator's.
+//! Tokens over the API: those with a scope are made, listed and revoked, the operator's own is replaced.
 
 use std::sync::Arc;
 
@@ -6,6 +6,10 @@ use axum::{Extension, Json, extract::State, http::StatusCode};
 use kolo_api::tokens::{MadeToken, NewToken, TokenList};
 use kolo_runtime::clock::unix_time;
 use kolo_trust::{ApiToken, TokenRefusal};
+use broker::time::Time;
+use kolo_api::tokens::{MadeToken, NewToken, RotateToken, TokenList};
+use kolo_runtime::clock::unix_ms;
+use kolo_trust::{ApiToken, Scope, TokenRefusal};
 
 use super::{
     authority::About,
@@ -54,4 +58,21 @@ pub async fn revoke_token(
     let revoked = revoked.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     let token = revoked.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("there is no token {name:?}")))?;
     Ok((About::of(&token.name), Json(ApiToken::clone(&token))))
+}
+
+/// Makes another token for the operator, in place of `api.token`; the old one, and what has been opened with it, counts no more.
+#[utoipa::path(post, path = "/api-token", tag = "session", request_body = RotateToken, responses((status = 200, description = "Done", body = MadeToken)))]
+pub async fn rotate_token(
+    State(state): State<Arc<ApiState>>,
+    Body(body): Body,
+) -> Result<(Extension<About>, Json<MadeToken>), Problem> {
+    let RotateToken { rotate } = read_body("token", &body)?;
+    if !rotate {
+        return Err(Problem::wrong("rotate", "expected true"));
+    }
+    let made = tokio::task::block_in_place(|| state.token.replace());
+    let made = made.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    state.sessions.end_operators();
+    let name = Scope::Operator.as_str().to_owned();
+    Ok((About::of(&name), Json(MadeToken { name, token: made.as_str().to_owned() })))
 }

@@ -33,7 +33,7 @@ use kolo_runtime::{
 use kolo_storage::{
     Change, Remembered, Store, StoreError, StoreSettings,
     activation::{ActivationEvent, ActivationRecord},
-    data_dir::{DataDir, DataDirError},
+    data_dir::{API_TOKEN_FILE, DataDir, DataDirError},
     notice::NoticeRecord,
 };
 use kolo_trust::GridFile;
@@ -51,6 +51,7 @@ use crate::{
     api::{
         batch_run::run_batches,
         events::watch_sites,
+        operator_token::OperatorToken,
         sessions::Sessions,
         state::{ApiState, Strangers},
         tls::Tls,
@@ -127,7 +128,8 @@ async fn run_from(
     let (clock, data_dir) = (Clock::start(), DataDir::open(&config.data_dir)?);
     clock_watch::resume(&data_dir);
     let grid = data_dir.grid(config.grid.clone())?;
-    let (token, tokens, identity) = (data_dir.token()?, data_dir.tokens()?, data_dir.identity()?);
+    let (tokens, identity) = (data_dir.tokens()?, data_dir.identity()?);
+    let token = OperatorToken::new(data_dir.path().join(API_TOKEN_FILE), data_dir.token()?);
     let (store, mut remembered, waiting) = open_store(&config, &data_dir, identity.site_id(), clock).await?;
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, &data_dir, shares).await?;
