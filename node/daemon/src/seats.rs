@@ -154,8 +154,9 @@ impl RunSite {
         let known: Vec<KeptRun> = known.into_iter().flatten().collect();
         let forwarders = Arc::new(Forwarders::new(discovery.clone(), shares.open_files.clone()));
         let goes_on = |run: &&KeptRun| !matches!(run.state, RunState::Ended(_));
-        for KeptRun { task, .. } in known.iter().filter(goes_on) {
-            forwarders.resume(task, account_of_run(&ledger, task));
+        if let Some(keepers) = &keepers {
+            let tasks = known.iter().filter(goes_on).map(|run| &run.task);
+            tasks.for_each(|task| forwarders.resume(task, keepers, account_of_run(&ledger, task)));
         }
         let started = known.iter().map(|run| (RunId::of(&run.task), Watched::of(&run.task))).collect();
         let site = discovery.site_id().clone();
@@ -384,7 +385,7 @@ impl RunSite {
 
     fn start(
         &self,
-        keepers: &Keepers,
+        keepers: &Arc<Keepers>,
         order: RunOrder,
         (user, account): (PublicKey, PublicKey),
         (now, from): (Time, &SiteId),
@@ -429,7 +430,7 @@ impl RunSite {
         keepers.start(&task, now).map_err(|error| answer_of(&error))?;
         locked(&self.started).insert(id.clone(), Watched::of(&task));
         if let Some(bound) = bound {
-            self.forwarders.open(&task, bound).map_err(|error| {
+            self.forwarders.open(&task, keepers, bound).map_err(|error| {
                 let why = format!("the seat would reach no other seats: {error}");
                 // A run that is over already needs no end.
                 let _ = keepers.end(&id, &why);

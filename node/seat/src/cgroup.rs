@@ -7,6 +7,7 @@
 use std::{
     fs::{self, File},
     io::{self, Write as _},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -175,6 +176,14 @@ impl Cgroup {
     /// What it is called; that of a unit is called like the unit.
     pub fn name(&self) -> Option<&str> {
         self.0.file_name()?.to_str()
+    }
+
+    /// The number by which the kernel tells the cgroup of a socket.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn number_of_kernel(&self) -> io::Result<u64> {
+        Ok(fs::metadata(&self.0)?.ino())
     }
 
     /// Makes it, with its limits as far as its controllers are there.

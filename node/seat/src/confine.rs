@@ -25,6 +25,7 @@ use super::{
     cgroup::{self, Cgroup, Limits},
     closing::{close_files, landlock_misses},
     confine_error::{ConfineError, system},
+    peers::has_cgroups_of_sockets,
     processes,
 };
 
@@ -53,6 +54,9 @@ const SANDBOX_PROCESSES: u64 = 2;
 const PODMAN_PROCESSES: u64 = 96;
 /// Where programs that confine are looked for, whatever anybody's environment says.
 const TOOLS_IN: [&str; 4] = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"];
+
+/// What is said where the kernel tells who a socket is of, but not of which run.
+const PORTS_OF_ALL: &str = "the ports of a run (--port) are open to all commands: the kernel does not tell the cgroup of a socket (CONFIG_SOCK_CGROUP_DATA and CONFIG_INET_DIAG do)";
 
 /// What stands between commands and the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,10 +170,14 @@ impl Confinement {
             Runner::None => landlock_misses()?,
             Runner::Bubblewrap => self.try_sandbox().map(|()| Vec::new())?,
             Runner::Podman => self.try_images(scratch_in).map(|()| Vec::new())?,
-            // Its units have cgroups of systemd's.
-            Runner::Systemd => return self.try_unit(),
+            Runner::Systemd => self.try_unit()?,
         };
-        misses.extend(self.cgroups.as_deref().into_iter().flat_map(cgroup::misses));
+        // Units have cgroups of systemd's.
+        let own = self.cgroups.as_deref().filter(|_| self.runner != Runner::Systemd);
+        misses.extend(own.into_iter().flat_map(cgroup::misses));
+        if self.is_on_network() && self.has_cgroup() && !has_cgroups_of_sockets() {
+            misses.push(PORTS_OF_ALL.to_owned());
+        }
         Ok(misses)
     }
 
@@ -214,6 +222,11 @@ impl Confinement {
         let of_system = || SYSTEM.iter().map(Path::new).find(holds).filter(|_| !is_hidden);
         let shown = of_owner.or_else(of_system).map(Path::to_owned);
         Ok(shown.map(|shown| (whole, shown)))
+    }
+
+    /// Whether each command has a cgroup; systemd makes that of a unit.
+    pub fn has_cgroup(&self) -> bool {
+        self.cgroups.is_some() || self.runner == Runner::Systemd
     }
 
     /// Whether commands share the network of the machine.

@@ -326,6 +326,15 @@ impl Keepers {
         Ok(SeatFiles { scratch, owner: self.find(id)?.task.confinement.owner()? })
     }
 
+    /// The number by which the kernel knows the cgroup of a run.
+    ///
+    /// # Errors
+    /// When it is not there yet, or not any more.
+    pub fn cgroup_number(&self, id: &RunId) -> io::Result<u64> {
+        let cgroup = self.directory(id).cgroup().map_err(io::Error::other)?;
+        cgroup.ok_or(io::ErrorKind::NotFound)?.number_of_kernel()
+    }
+
     /// Forgets a run that is over.
     ///
     /// # Errors

@@ -11,7 +11,11 @@ use end_to_end::{
     wait_until,
 };
 
-use super::run_on_seats::{detached, kolo_run, runner, shared, sorted, two};
+use super::{
+    membership::{Person, founded_with, invite},
+    run_on_seats::{detached, kolo_run, runner, shared, sorted, two},
+    shares::end_all,
+};
 
 /// Four hosts at three sites, the second of which is known by nobody but through the first.
 fn three() -> [Node; 3] {
@@ -77,13 +81,113 @@ while True:
     stream.close()
 "#;
 
-/// Says something to port 4000 of rank 0, and prints the answer or that there is none.
-const ASKS: &str = r#"import os, socket
-stream = socket.create_connection((os.environ["KOLO_HOSTS"].split(",")[0], 4000))
+/// Says something to port 4000 of the address that it is given, and prints the answer; fails when it is cut off.
+const ASKS: &str = r#"import socket, sys
+stream = socket.create_connection((sys.argv[1], 4000))
 stream.sendall(b"hello")
 stream.shutdown(socket.SHUT_WR)
 print(stream.makefile().read(), flush=True)
 "#;
+
+/// The addresses of the seats, by rank, as the seat of this rank has said them from its variable and its file.
+fn hosts_of(out: &str, rank: u32) -> Vec<String> {
+    let head = format!("[{rank}] hosts ");
+    let line = out.lines().find_map(|line| line.strip_prefix(&head)).unwrap_or_else(|| panic!("{rank}: {out}"));
+    let (variable, file) = line.split_once(' ').unwrap();
+    assert_eq!(format!("{variable},"), file, "{out}");
+    variable.split(',').map(str::to_owned).collect()
+}
+
+/// A closed site where bob runs this on two seats that reach each other at port 4000, and eve may run something beside him; none where the
+/// machine gives runs no cgroups.
+struct Neighbours {
+    site: Node,
+    bob: Person,
+    eve: Person,
+    id: String,
+}
+
+impl Neighbours {
+    fn with(script: &str) -> Option<Neighbours> {
+        let site = founded_with("alpha", &hosts("a", 3), runner());
+        if site.log().contains("the ports of a run (--port) are open to all commands") {
+            skip("no cgroups can be made here");
+            return None;
+        }
+        site.wait_until_it_knows(3);
+        let [bob, eve] = ["bob", "eve"].map(|name| {
+            let person = Person::new();
+            person.join(&invite(&site, &["--role", "user", "--name", name]));
+            person
+        });
+        let script = format!("echo hosts $KOLO_HOSTS $(tr '\\n' , < $KOLO_HOSTFILE); {script}");
+        let order = ["-N", "2", "--per-host", "cpu=1", "-t", "1h", "--port", "4000", "--detach", "--", "sh", "-c"];
+        let started = run(&mut bob.command(&[&["run"], &order[..], &[&script]].concat(), &site.data()));
+        assert_eq!(started.code, Some(0), "{started:?}");
+        let id = started.out.trim().to_owned();
+        Some(Neighbours { site, bob, eve, id })
+    }
+
+    fn bob_has_said(&self) -> String {
+        run(&mut self.bob.command(&["logs", &self.id], &self.site.data())).out
+    }
+
+    /// What becomes of a program of eve's that is given `address`.
+    fn of_eve(&self, flags: &[&str], program: &str, address: &str) -> Ended {
+        let order = [&["run", "-N", "1", "--per-host", "cpu=1", "-t", "1h"], flags, &["--", "python3", "-c"]].concat();
+        run(self.eve.command(&[&order[..], &[program, address]].concat(), &self.site.data()).stdin(Stdio::null()))
+    }
+}
+
+impl Drop for Neighbours {
+    fn drop(&mut self) {
+        // Commands outlive their node.
+        end_all(&self.site);
+    }
+}
+
+#[test]
+fn what_another_user_runs_beside_a_run_is_not_carried_by_its_ports() {
+    if lacks(&["python3"]) {
+        return;
+    }
+    let script = format!(
+        "[ $KOLO_RANK = 1 ] || exec python3 -c '{SAYS_ALOUD}'; \
+         while :; do python3 -c '{ASKS}' ${{KOLO_HOSTS%%,*}}; sleep 0.5; done"
+    );
+    let Some(lab) = Neighbours::with(&script) else { return };
+    let heard = || lab.bob_has_said().matches("[1] hello heard").count();
+    wait_until("an answer", heard, |count| *count > 0);
+    let address = &hosts_of(&lab.bob_has_said(), 1)[0];
+    let asked = lab.of_eve(&[], ASKS, address);
+    assert!(asked.code == Some(1) && asked.err.contains("reset"), "the same user of the machine: {asked:?}");
+    assert!(!asked.out.contains("heard"), "{asked:?}");
+    let before = heard();
+    wait_until("bob goes on", heard, |count| *count > before);
+}
+
+#[test]
+fn what_another_user_lets_listen_at_the_address_of_a_seat_is_not_reached_by_its_run() {
+    if lacks(&["python3"]) {
+        return;
+    }
+    let script = format!(
+        "[ $KOLO_RANK = 1 ] || exec sleep 1000; \
+         while :; do python3 -c '{ASKS}' ${{KOLO_HOSTS%%,*}} || echo cut off; sleep 0.5; done"
+    );
+    let Some(lab) = Neighbours::with(&script) else { return };
+    wait_until("the addresses", || lab.bob_has_said(), |out| out.contains("[0] hosts") && out.contains("[1] hosts"));
+    let address = &hosts_of(&lab.bob_has_said(), 0)[0];
+    let program = SAYS_ALOUD.replace("os.environ[\"KOLO_HOSTS\"].split(\",\")[0]", "sys.argv[1]").replace("os,", "sys,");
+    let started = lab.of_eve(&["--detach"], &program, address);
+    assert_eq!(started.code, Some(0), "{started:?}");
+    let told = || lab.bob_has_said();
+    let out = wait_until("word of it", told, |out| out.contains("[1] cut off") || out.contains("heard"));
+    assert!(!out.contains("heard"), "{out}");
+    let id = started.out.trim();
+    let listens = run(&mut lab.eve.command(&["logs", id], &lab.site.data()));
+    assert!(listens.out.contains("listens"), "eve got the address: {listens:?}");
+}
 
 #[test]
 fn a_port_leads_only_where_the_user_has_said_and_only_for_the_commands_of_the_run() {
@@ -93,21 +197,14 @@ fn a_port_leads_only_where_the_user_has_said_and_only_for_the_commands_of_the_ru
     let (first, mut second) = two();
     let script = format!(
         "echo hosts $KOLO_HOSTS $(tr '\\n' , < $KOLO_HOSTFILE); [ $KOLO_RANK = 1 ] || exec python3 -c '{SAYS_ALOUD}'; \
-         while :; do python3 -c '{ASKS}'; sleep 0.5; done"
+         while :; do python3 -c '{ASKS}' ${{KOLO_HOSTS%%,*}}; sleep 0.5; done"
     );
     let flags = ["-N", "2", "--total", "cpu=5", "-t", "1h", "--port", "0:4000", "--port", "5000"];
     let id = detached(&first, &flags, &script);
     let said = || first.kolo(&["logs", &id]).out;
     wait_until("an answer", said, |out| out.lines().any(|line| line == "[1] hello heard"));
     let out = said();
-    let hosts_of = |rank: u32| {
-        let head = format!("[{rank}] hosts ");
-        let line = out.lines().find_map(|line| line.strip_prefix(&head)).unwrap().to_owned();
-        let (variable, file) = line.split_once(' ').unwrap();
-        assert_eq!(format!("{variable},"), file, "{out}");
-        variable.split(',').map(str::to_owned).collect::<Vec<_>>()
-    };
-    let [at_first, at_second] = [hosts_of(0), hosts_of(1)];
+    let [at_first, at_second] = [hosts_of(&out, 0), hosts_of(&out, 1)];
     assert!(at_first.iter().chain(&at_second).all(|host| host.starts_with("127.")), "{out}");
     assert_ne!(at_first, at_second, "several seats of one machine have addresses of their own");
 

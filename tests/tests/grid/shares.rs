@@ -79,7 +79,7 @@ fn two_users_who_take_all_they_can_leave_a_third_what_it_needs() {
 }
 
 /// Ends what runs here: commands outlive their node.
-fn end_all(site: &Node) {
+pub(super) fn end_all(site: &Node) {
     let running = || site.get("/v1/local/running")["running"].as_array().unwrap().clone();
     for run in running() {
         let _ = site.kolo(&["local", "end", run["request"].as_str().unwrap()]);

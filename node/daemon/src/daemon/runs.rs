@@ -108,7 +108,9 @@ fn confinement(config: &NodeConfig) -> Option<Confinement> {
 fn with_cgroups(confinement: Confinement) -> Confinement {
     let cgroups = cgroup::prepare().inspect_err(|error| match confinement.runner {
         Runner::Systemd => warn!("{error}: keepers end with the service of the node unless it has KillMode=process"),
-        _ => warn!("{error}: only the memory of each process of a seat is limited, and its processors are not"),
+        _ => warn!(
+            "{error}: only the memory of each process of a seat is limited, its processors are not, and the ports of a run (--port) are open to all commands"
+        ),
     });
     Confinement { cgroups: cgroups.ok(), ..confinement }
 }

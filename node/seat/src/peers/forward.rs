@@ -2,9 +2,9 @@
 //!
 //! For each seat of a run that is to reach others, its site picks a loopback address for every seat of the run, and listens on those of the
 //! others. A connection there is carried over a stream to the site of the seat that it is for, which connects to that seat's own address.
-//! Invariants: only the user that the site's commands run as is carried; a site takes a connection only from a site that the order of its
-//! own seat names for that run, to a port that the order names; connections are bounded, and end with the run. Listeners and connections
-//! count against the share of open files of the account that the run is on.
+//! Invariants: only connections that the command of the run has opened are carried, and only to what it has opened itself ([`RunCommand`]); a
+//! site takes a connection only from a site that the order of its own seat names for that run, to a port that the order names; connections
+//! are bounded, and end with the run. Listeners and connections count against the share of open files of the account that the run is on.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,6 @@ use kolo_runtime::{
     lock::locked,
 };
 use kolo_trust::random_bytes;
-use nix::unistd::geteuid;
 use socket2::SockRef;
 use tokio::{
     io::copy_bidirectional,
@@ -31,7 +30,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{local::user_of, order::Peers};
+use super::{command::RunCommand, order::Peers};
 use crate::{
     directory::Task,
     keepers::{Keepers, RunId},
@@ -62,6 +61,7 @@ pub struct Forwarders {
 
 /// One of them; what it carries ends when this goes.
 struct Forwarder {
+    command: RunCommand,
     peers: Peers,
     /// The address of the seat itself.
     own: Ipv4Addr,
@@ -81,6 +81,7 @@ pub struct Bound {
 
 /// A way to a seat here, for a connection of one of its peers.
 pub struct Target {
+    command: RunCommand,
     address: SocketAddrV4,
     ends: watch::Receiver<()>,
     _place: OwnedSemaphorePermit,
@@ -92,7 +93,7 @@ struct Route {
     site: SiteId,
     opening: Vec<u8>,
     /// Whose connections are carried.
-    user: u32,
+    command: RunCommand,
     account: PublicKey,
     places: Arc<Semaphore>,
 }
@@ -139,13 +140,13 @@ impl Forwarders {
     }
 
     /// Goes on with a run that an earlier node has started for `account`, where that has listened.
-    pub fn resume(self: &Arc<Self>, task: &Task, account: PublicKey) {
+    pub fn resume(self: &Arc<Self>, task: &Task, keepers: &Arc<Keepers>, account: PublicKey) {
         let (Some(peers), rank) = (&task.order.peers, task.order.rank) else { return };
         let again = || {
             let part = self.files.take(account, peers.listeners_of(rank).count()).map_err(io::Error::other)?;
             let addresses = task.addresses.clone();
             let listeners = listeners_at(&addresses, peers, rank)?;
-            self.open(task, Bound { addresses, listeners, part })
+            self.open(task, keepers, Bound { addresses, listeners, part })
         };
         if let Err(error) = again() {
             warn!(%error, request = %task.order.request, "a seat that goes on reaches no others");
@@ -156,12 +157,11 @@ impl Forwarders {
     ///
     /// # Errors
     /// When the listeners cannot be used.
-    pub fn open(self: &Arc<Self>, task: &Task, bound: Bound) -> io::Result<()> {
+    pub fn open(self: &Arc<Self>, task: &Task, keepers: &Arc<Keepers>, bound: Bound) -> io::Result<()> {
         let order = &task.order;
         let own = usize::try_from(order.rank).ok().and_then(|rank| bound.addresses.get(rank));
         let (Some(peers), Some(own)) = (&order.peers, own) else { return Ok(()) };
-        let owner = task.confinement.owner().map_err(io::Error::other)?;
-        let user = owner.map_or(geteuid(), |(user, _)| user).as_raw();
+        let command = RunCommand::of(task, keepers)?;
         let (account, (ends, ended)) = (bound.part.account(), watch::channel(()));
         let places = Arc::new(Semaphore::new(OF_SEAT_MAX));
         for (rank, listener) in bound.listeners {
@@ -176,13 +176,15 @@ impl Forwarders {
                 port: listener.local_addr()?.port(),
             });
             let opening = wire::encode(&opening).map_err(io::Error::other)?;
-            let route = Route { site: peer.site.clone(), opening, user, account, places: Arc::clone(&places) };
+            let (command, places) = (command.clone(), Arc::clone(&places));
+            let route = Route { site: peer.site.clone(), opening, command, account, places };
             let (forwarders, listener) = (Arc::clone(self), TcpListener::from_std(listener)?);
             tokio::spawn(until(ended.clone(), forwarders.listen(listener, route, ended.clone())));
         }
         let inbound = Arc::new(Semaphore::new(OF_SEAT_MAX));
-        let part = bound.part;
-        locked(&self.runs).insert(RunId::of(task), Forwarder { peers: peers.clone(), own: *own, inbound, ends, part });
+        let (part, peers) = (bound.part, peers.clone());
+        locked(&self.runs)
+            .insert(command.run().clone(), Forwarder { command, peers, own: *own, inbound, ends, part });
         Ok(())
     }
 
@@ -217,8 +219,8 @@ impl Forwarders {
         let place = Arc::clone(&run.inbound).try_acquire_owned();
         let place = place.map_err(|_| Answer::NotNow("as many connections lead to the seat as may be".to_owned()))?;
         let part = self.files.take(run.part.account(), 1).map_err(|none| Answer::NotNow(none.to_string()))?;
-        let address = SocketAddrV4::new(run.own, *port);
-        Ok(Target { address, ends: run.ends.subscribe(), _place: place, _part: part })
+        let (address, command) = (SocketAddrV4::new(run.own, *port), run.command.clone());
+        Ok(Target { command, address, ends: run.ends.subscribe(), _place: place, _part: part })
     }
 
     async fn listen(self: Arc<Self>, listener: TcpListener, route: Route, ended: watch::Receiver<()>) {
@@ -250,11 +252,7 @@ impl Forwarders {
             let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, stream.local_addr()?) else {
                 return Err(io::ErrorKind::Unsupported.into());
             };
-            match tokio::task::block_in_place(|| user_of(from, to))? {
-                Some(user) if user == route.user => {}
-                Some(_) => return Err(io::Error::other("it comes from another user of this machine")),
-                None => return Err(io::Error::other("it was closed before it was known whose it is")),
-            }
+            tokio::task::block_in_place(|| route.command.check_opened(from, to))?;
             stream.set_nodelay(true)?;
             let (mut run, _place) = self.reach(route).await?;
             copy_bidirectional(&mut stream, &mut run).await
@@ -301,13 +299,19 @@ impl Target {
     /// # Errors
     /// When one of them breaks off.
     pub async fn serve(self, asked: RunAsked) -> io::Result<()> {
-        let Target { address, ends, _place, _part } = self;
+        let Target { command, address, ends, _place, _part } = self;
         let carried = async {
-            let mut stream = match time::timeout(CONNECT_MAX, connect(address)).await {
+            let mut stream = match time::timeout(CONNECT_MAX, connect(address, &command)).await {
                 Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return refuse(asked, format!("the seat cannot be reached: {error}")).await,
+                Ok(Err(error)) if error.kind() == io::ErrorKind::AddrInUse => {
+                    return refuse(asked, Answer::Refused(error.to_string())).await;
+                }
+                Ok(Err(error)) => {
+                    return refuse(asked, Answer::NotNow(format!("the seat cannot be reached: {error}"))).await;
+                }
                 Err(_) => {
-                    return refuse(asked, format!("nothing listens on port {} of the seat", address.port())).await;
+                    let why = format!("nothing listens on port {} of the seat", address.port());
+                    return refuse(asked, Answer::NotNow(why)).await;
                 }
             };
             let mut run = asked.accept().await?;
@@ -324,18 +328,28 @@ impl Target {
     }
 }
 
-async fn refuse(asked: RunAsked, why: String) -> io::Result<()> {
-    asked.refuse(&Answer::NotNow(why)).await;
+async fn refuse(asked: RunAsked, answer: Answer) -> io::Result<()> {
+    asked.refuse(&answer).await;
     Ok(())
 }
 
-async fn connect(address: SocketAddrV4) -> io::Result<TcpStream> {
+/// A connection to what the command listens with at `address`, once it does; `AddrInUse` where something else does.
+async fn connect(address: SocketAddrV4, command: &RunCommand) -> io::Result<TcpStream> {
     loop {
-        match TcpStream::connect(address).await {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => time::sleep(PAUSE).await,
-            Ok(stream) => return stream.set_nodelay(true).map(|()| stream),
-            Err(error) => return Err(error),
+        let stream = match TcpStream::connect(address).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                time::sleep(PAUSE).await;
+                continue;
+            }
+            connected => connected?,
+        };
+        let SocketAddr::V4(from) = stream.local_addr()? else { return Err(io::ErrorKind::Unsupported.into()) };
+        if !tokio::task::block_in_place(|| command.takes(address, from))? {
+            let why = format!("something that is not of the run listens on port {} of the seat", address.port());
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
         }
+        stream.set_nodelay(true)?;
+        return Ok(stream);
     }
 }
 

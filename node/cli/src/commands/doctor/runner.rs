@@ -4,10 +4,7 @@
 
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
-use kolo_seat::{
-    Runner,
-    confine::{NOTE_FILE, Note},
-};
+use kolo_seat::confine::{NOTE_FILE, Note};
 use kolo_trust::files;
 
 use super::finding::Finding;
@@ -50,9 +47,8 @@ fn findings(Note { confinement, scratch_in }: &Note, data_dir: &Path) -> Vec<Fin
             return vec![Finding::problem(CHECK, error.to_string(), to_do)];
         }
     };
-    let has_none = confinement.cgroups.is_none() && confinement.runner != Runner::Systemd;
-    let without_cgroups = has_none.then(|| {
-        let what = "seats have no cgroups: their processors and the sum of their memory are not limited";
+    let without_cgroups = (!confinement.has_cgroup()).then(|| {
+        let what = "seats have no cgroups: their processors and the sum of their memory are not limited, and the ports of a run (--port) are open to all commands";
         Finding::note(CHECK, what, "the log of the node says why at its start, and docs/run.md what gives it some")
     });
     if misses.is_empty() && without_cgroups.is_none() {
@@ -65,7 +61,7 @@ fn findings(Note { confinement, scratch_in }: &Note, data_dir: &Path) -> Vec<Fin
 
 #[cfg(test)]
 mod tests {
-    use kolo_seat::Confinement;
+    use kolo_seat::{Confinement, Runner};
 
     use super::{super::finding::Level, *};
 
