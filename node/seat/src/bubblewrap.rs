@@ -22,6 +22,10 @@ use super::{
 pub const SELF_IN_SANDBOX: &str = "/run/kolo";
 /// The directory for temporary files of a sandbox.
 pub(super) const SANDBOX_TEMPORARY: &str = "/tmp";
+/// What takes user namespaces from commands: they open much of the kernel.
+const NO_NAMESPACES: &str = "--disable-userns";
+/// What is said where bubblewrap cannot.
+const NAMESPACES_LEFT: &str = "commands can make user namespaces, which open more of the kernel to them: bubblewrap forbids it from version 0.8 on, without setuid, where /proc/sys can be written";
 /// The sandbox.
 const BUBBLEWRAP: &str = "bwrap";
 
@@ -60,6 +64,9 @@ impl Confinement {
         ]
         .map(Into::into)
         .into();
+        if !self.has_nested_namespaces {
+            words.push(NO_NAMESPACES.into());
+        }
         if !self.has_network {
             words.push("--unshare-net".into());
         }
@@ -74,6 +81,20 @@ impl Confinement {
         }
         words.extend(["--chdir".into(), directory.into(), "--".into()]);
         words
+    }
+
+    /// The same, with user namespaces for commands where bubblewrap makes a sandbox only so. It is found once, before commands could bring
+    /// it about.
+    #[must_use]
+    pub fn suited_to_bubblewrap(self) -> Confinement {
+        let nested = Confinement { has_nested_namespaces: true, ..self.clone() };
+        let is_needed = self.runner == Runner::Bubblewrap && self.try_sandbox().is_err() && nested.try_sandbox().is_ok();
+        if is_needed { nested } else { self }
+    }
+
+    /// What a sandbox does not take from commands.
+    pub(super) fn namespaces_left(&self) -> Vec<String> {
+        self.has_nested_namespaces.then(|| NAMESPACES_LEFT.to_owned()).into_iter().collect()
     }
 
     /// Makes a sandbox around nothing, as the user that commands run as.
@@ -181,5 +202,14 @@ mod tests {
         assert!(!words(true).contains(&"--unshare-net".into()) && words(false).contains(&"--unshare-net".into()));
         assert!(words(true).ends_with(&["--chdir".into(), "/scratch/x".into(), "--".into()]));
         assert!(confinement().wrapped(Path::new("/scratch"), Path::new("/scratch")).is_empty());
+    }
+
+    #[test]
+    fn a_sandbox_takes_namespaces_from_commands_unless_bubblewrap_cannot_and_then_says_so() {
+        let closed = Confinement { runner: Runner::Bubblewrap, ..confinement() };
+        let open = Confinement { has_nested_namespaces: true, ..closed.clone() };
+        let closes = |one: &Confinement| one.wrapped(Path::new("/"), Path::new("/")).contains(&NO_NAMESPACES.into());
+        assert!(closes(&closed) && !closes(&open));
+        assert_eq!((closed.namespaces_left().len(), open.namespaces_left().len()), (0, 1));
     }
 }

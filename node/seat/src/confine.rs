@@ -127,6 +127,9 @@ pub struct Confinement {
     pub images: Vec<String>,
     /// Where they are, unless in the store of the user that commands run as.
     pub image_store: Option<PathBuf>,
+    /// Whether commands in a sandbox of bubblewrap can make user namespaces, since bubblewrap cannot forbid it here.
+    #[serde(default)]
+    pub has_nested_namespaces: bool,
 }
 
 /// What a node notes at its start for `kolo doctor`, which reads no configuration.
@@ -168,7 +171,7 @@ impl Confinement {
                 return Err(ConfineError::NeedsUser(self.runner.as_str()));
             }
             Runner::None => landlock_misses()?,
-            Runner::Bubblewrap => self.try_sandbox().map(|()| Vec::new())?,
+            Runner::Bubblewrap => self.try_sandbox().map(|()| self.namespaces_left())?,
             Runner::Podman => self.try_images(scratch_in).map(|()| Vec::new())?,
             Runner::Systemd => self.try_unit()?,
         };
@@ -397,6 +400,7 @@ pub(crate) mod tests {
             cgroups: None,
             images: vec![],
             image_store: None,
+            has_nested_namespaces: false,
         }
     }
 

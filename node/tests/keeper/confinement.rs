@@ -93,7 +93,8 @@ async fn limits_of_memory_and_processes_hold() {
 /// A task in a sandbox, where this machine has one.
 fn in_sandbox(site: &Site, script: &str) -> Option<Task> {
     let task = site.task(&["sh", "-c", script]);
-    let task = Task { confinement: Confinement { runner: Runner::Bubblewrap, ..task.confinement.clone() }, ..task };
+    let confinement = Confinement { runner: Runner::Bubblewrap, ..task.confinement.clone() };
+    let task = Task { confinement: confinement.suited_to_bubblewrap(), ..task };
     match task.confinement.check(&task.scratch_in) {
         Ok(_) => Some(task),
         Err(why) => {
@@ -119,6 +120,24 @@ async fn a_sandbox_shows_nothing_of_the_machine_and_tells_ends_as_they_are() {
     let command = ["sh", "-c", "kill -KILL $$"].map(str::to_owned).into();
     let next = Task { order: RunOrder { run: RunNumber(2), command, ..task.order.clone() }, ..task };
     assert_eq!(site.run(&next).await.0, End::Signal(9));
+}
+
+#[tokio::test]
+async fn a_command_in_a_sandbox_makes_no_user_namespaces() {
+    let site = Site::new();
+    let Some(task) = in_sandbox(&site, "unshare --user true && echo made; echo tried") else { return };
+    if task.confinement.has_nested_namespaces {
+        skip("bubblewrap cannot take user namespaces from commands here");
+        return;
+    }
+    let (end, stdout, stderr) = site.run(&task).await;
+    assert_eq!((end, &*stdout), (End::Code(0), "tried\n"), "{stderr}");
+    let confinement = Confinement { has_nested_namespaces: true, ..task.confinement.clone() };
+    let next = Task { order: RunOrder { run: RunNumber(2), ..task.order.clone() }, confinement, ..task };
+    let (_, stdout, stderr) = site.run(&next).await;
+    if !stdout.starts_with("made") {
+        skip(&format!("that it is bubblewrap who forbids it: {stderr}"));
+    }
 }
 
 /// Whether the kernel closes files to who asks it to: without a sandbox no command runs where it does not.

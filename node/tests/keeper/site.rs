@@ -140,6 +140,7 @@ impl Site {
                 cgroups: cgroups().map(Path::to_owned),
                 images: vec![],
                 image_store: None,
+                has_nested_namespaces: false,
             },
         }
     }

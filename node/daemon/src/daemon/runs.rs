@@ -39,7 +39,7 @@ pub fn site(
     (ledger, usable, clock): (&SharedLedger, &Usable, Clock),
     open_files: usize,
 ) -> Result<(Arc<RunSite>, Arc<AuditLog>), DaemonError> {
-    let confinement = confinement(config).map(with_cgroups);
+    let confinement = confinement(config).map(with_cgroups).map(Confinement::suited_to_bubblewrap);
     let settings = &config.settings;
     let scratch_in = settings.runner_scratch.clone().unwrap_or_else(std::env::temp_dir);
     let note = confinement.map(|confinement| Note { confinement, scratch_in });
@@ -101,6 +101,7 @@ fn confinement(config: &NodeConfig) -> Option<Confinement> {
         cgroups: None,
         images: settings.runner_images.clone(),
         image_store: settings.runner_image_store.clone(),
+        has_nested_namespaces: false,
     })
 }
 

@@ -87,6 +87,7 @@ mod tests {
             cgroups: None,
             images: Vec::new(),
             image_store: None,
+            has_nested_namespaces: false,
         };
         let scratch_in = std::env::temp_dir();
         note(&serde_json::to_string(&Note { confinement, scratch_in }).unwrap());
