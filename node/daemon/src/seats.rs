@@ -57,7 +57,7 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use self::check::{Bases, memory_of, seat_end, usable_seat};
+use self::check::{Bases, is_worth_reading, memory_of, seat_end, usable_seat};
 use crate::site::{task::SharedLedger, usable::Usable};
 
 /// How often it is seen which files are wanted no longer.
@@ -276,6 +276,9 @@ impl RunSite {
         let opening = Opening::read(opening).map_err(|error| refused(&error))?;
         if let Opening::Peer(wanted) = &opening {
             return self.forwarders.target(wanted, from).map(Opened::Peer);
+        }
+        if !is_worth_reading(&self.ledger.lock(), &opening) {
+            return Err(refused(&"this site has no reservation of this user"));
         }
         let now = self.clock.now().utc;
         let (user, wish) = opening.open_at(&self.site, &self.grid, now).map_err(|error| refused(&error))?;

@@ -21,6 +21,8 @@ use super::{
 
 /// How long an opening may be used after it was signed; more than clocks may be apart.
 pub const OPENING_LIFE: Span = Span(180);
+/// Most text that is read of somebody who may have nothing here; no [`AttachOrder`] has more.
+pub const OF_STRANGER_BYTES_MAX: usize = 64 << 10;
 /// How far the clocks of user and site may be apart.
 const CLOCKS_APART_MAX: Span = Span(120);
 
@@ -257,6 +259,16 @@ impl Opening {
     /// [`OpeningError::Malformed`].
     pub fn read(bytes: &[u8]) -> Result<Opening, OpeningError> {
         Ok(wire::decode::<Opening, OPENING_BYTES_MAX>(bytes)?)
+    }
+
+    /// The key that is said to have signed what takes long to verify and read: whoever has nothing here is refused by that alone.
+    pub fn claimed_author(&self) -> Option<&PublicKey> {
+        match self {
+            Opening::Start(text) | Opening::Attach(text) | Opening::Files(text) => {
+                (text.text.len() > OF_STRANGER_BYTES_MAX).then_some(&text.author)
+            }
+            Opening::Peer(_) => None,
+        }
     }
 
     /// Its user and what is wanted, once the signature was verified.

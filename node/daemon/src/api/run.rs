@@ -26,7 +26,7 @@ use hyper_util::rt::TokioIo;
 use kolo_api::RUN_PROTOCOL;
 use kolo_seat::{
     carry::carry,
-    opening::{FromUser, Opening, Wish},
+    opening::{FromUser, OF_STRANGER_BYTES_MAX, Opening, OpeningError, Wish},
 };
 use kolo_trust::Scope;
 use socket2::SockRef;
@@ -128,16 +128,13 @@ async fn talk(
 }
 
 async fn open(state: &ApiState, caller: &Caller, wanted: &[u8]) -> Result<RunStream, Answer> {
-    let refused = |why: &dyn std::fmt::Display| Answer::Refused(why.to_string());
-    let wanted = wire::decode::<FromUser, { opening::OPENING_BYTES_MAX }>(wanted).map_err(|error| refused(&error))?;
-    let opening = match wanted {
-        FromUser::Signed(opening) => opening,
-        FromUser::PlainStart(json) => signed(state, caller, Wish::start(&json).map_err(|error| refused(&error))?)?,
-        FromUser::PlainAttach(json) => signed(state, caller, Wish::attach(&json).map_err(|error| refused(&error))?)?,
-        FromUser::PlainFiles(json) => signed(state, caller, Wish::files(&json).map_err(|error| refused(&error))?)?,
-    };
-    let (_, wish) = opening.open().map_err(|error| refused(&error))?;
-    let bytes = wire::encode(&opening).map_err(|error| refused(&error))?;
+    let knows_one = || !state.requests.beginning_with("", |record| caller.sees(record)).is_empty();
+    if !may_bring(caller, wanted.len(), knows_one) {
+        let why = "this node knows no reservation of yours: call the one that it was submitted to (--api)";
+        return Err(Answer::Refused(why.to_owned()));
+    }
+    // Long texts and signatures are nothing for the workers of the network.
+    let (wish, bytes) = tokio::task::block_in_place(|| read(state, caller, wanted))?;
     state.discovery.open_run(wish.site(), bytes).await.map_err(|error| match error {
         RunError::Refused(why) => Answer::Refused(why),
         RunError::Wanting(want, why) => {
@@ -153,6 +150,29 @@ async fn open(state: &ApiState, caller: &Caller, wanted: &[u8]) -> Result<RunStr
     })
 }
 
+/// Whether an opening of so many bytes is read: a long one is not from somebody of whom nothing is known but a key.
+fn may_bring(caller: &Caller, bytes: usize, knows_one: impl FnOnce() -> bool) -> bool {
+    bytes <= OF_STRANGER_BYTES_MAX || !matches!(caller, Caller::User(_)) || knows_one()
+}
+
+/// What is wanted, and the opening that says so to the site.
+fn read(state: &ApiState, caller: &Caller, wanted: &[u8]) -> Result<(Wish, Vec<u8>), Answer> {
+    let wanted = wire::decode::<FromUser, { opening::OPENING_BYTES_MAX }>(wanted).map_err(|error| refused(&error))?;
+    let opening = match wanted {
+        FromUser::Signed(opening) => opening,
+        FromUser::PlainStart(json) => signed(state, caller, || Wish::start(&json))?,
+        FromUser::PlainAttach(json) => signed(state, caller, || Wish::attach(&json))?,
+        FromUser::PlainFiles(json) => signed(state, caller, || Wish::files(&json))?,
+    };
+    let (_, wish) = opening.open().map_err(|error| refused(&error))?;
+    let bytes = wire::encode(&opening).map_err(|error| refused(&error))?;
+    Ok((wish, bytes))
+}
+
+fn refused(why: &dyn std::fmt::Display) -> Answer {
+    Answer::Refused(why.to_string())
+}
+
 /// What a site lacks that has refused this.
 fn lack_of(want: Want, wish: &Wish) -> Option<Lack> {
     match (want, wish) {
@@ -166,15 +186,25 @@ fn lack_of(want: Want, wish: &Wish) -> Option<Lack> {
     }
 }
 
-/// What the node signs for its operator.
-fn signed(state: &ApiState, caller: &Caller, wish: Wish) -> Result<Opening, Answer> {
-    let may = caller.has(Scope::Operator) || (caller.has(Scope::Submit) && sees(state, caller, wish.request()));
-    if !may {
+/// What the node signs for its operator, once it is read.
+fn signed(
+    state: &ApiState,
+    caller: &Caller,
+    read: impl FnOnce() -> Result<Wish, OpeningError>,
+) -> Result<Opening, Answer> {
+    let unsigned = || {
         let why =
             "sign what is to be run with the key of the reservation's user (--key), or show a token that may submit";
-        return Err(Answer::Refused(why.to_owned()));
+        Answer::Refused(why.to_owned())
+    };
+    if !caller.has(Scope::Submit) {
+        return Err(unsigned());
     }
-    state.membership.sign_run(wish).map_err(|error| Answer::Refused(error.to_string()))
+    let wish = read().map_err(|error| refused(&error))?;
+    if !caller.has(Scope::Operator) && !sees(state, caller, wish.request()) {
+        return Err(unsigned());
+    }
+    state.membership.sign_run(wish).map_err(|error| refused(&error))
 }
 
 fn sees(state: &ApiState, caller: &Caller, request: &RequestId) -> bool {
@@ -186,6 +216,14 @@ mod tests {
     use kolo_seat::{RunOrder, testing::order};
 
     use super::*;
+
+    #[test]
+    fn what_a_stranger_brings_is_not_read_where_that_takes_long() {
+        let stranger = Caller::User(broker::trust::testing::public(1));
+        let brings = |caller: &Caller, bytes, knows_one| may_bring(caller, bytes, || knows_one);
+        assert!(!brings(&stranger, 7 << 20, false) && brings(&stranger, 7 << 20, true));
+        assert!(brings(&stranger, OF_STRANGER_BYTES_MAX, false) && brings(&Caller::Operator, 7 << 20, false));
+    }
 
     #[test]
     fn a_refusal_says_what_the_site_lacks_for_the_order() {

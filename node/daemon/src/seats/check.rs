@@ -13,6 +13,7 @@ use broker::{
     time::{Time, Window},
     trust::PublicKey,
 };
+use kolo_seat::opening::Opening;
 
 use crate::site::promises::base_named_by;
 
@@ -90,6 +91,12 @@ impl NotNow {
             NotNow::NoReservation { .. } | NotNow::NoSeat { .. } | NotNow::Over { .. } => false,
         }
     }
+}
+
+/// Whether an opening is worth its verification: a long one is, of a key that has booked something here.
+pub fn is_worth_reading<B: Books>(ledger: &Ledger<B>, opening: &Opening) -> bool {
+    let has_booked = |author| ledger.of_users().any(|booking| booking.user_key.as_ref() == Some(author));
+    opening.claimed_author().is_none_or(has_booked)
 }
 
 /// The requests that bookings say they lengthen. Each text is read once, as its signature takes a while to check.
@@ -191,8 +198,9 @@ mod tests {
         ids::{HostId, SiteId},
         ledger::{BookingRecord, Kept, LedgerLimits},
         time::{Millis, Now},
-        trust::testing,
+        trust::{SignedText, testing},
     };
+    use kolo_seat::opening::OpeningError;
     use serde_json::json;
 
     use super::*;
@@ -259,6 +267,22 @@ mod tests {
             let refused = ask(request, seat, user, 150).unwrap_err();
             assert_eq!(refused.to_string(), format!("this site has no reservation {request} of this user"));
         }
+    }
+
+    #[test]
+    fn what_a_stranger_sends_is_not_read_where_that_takes_long() {
+        let ledger = ledger(&[]);
+        let asked = serde_json::from_value(json!({"hosts": 1, "duration": 60})).unwrap();
+        let (entry_point, id) = (SiteId::new("e").unwrap(), RequestId::new("mine").unwrap());
+        let of = |user: u64, bytes: usize| {
+            let signed = testing::authorize(user, &entry_point, &id, &asked).request;
+            Opening::Start(SignedText { text: "{".repeat(bytes), ..signed })
+        };
+        const MIB: usize = 1 << 20;
+        let told = [of(1, 7 * MIB), of(2, 7 * MIB), of(2, MIB / 16)].map(|opening| is_worth_reading(&ledger, &opening));
+        assert_eq!(told, [true, false, true]);
+        // What is read fails by its signature.
+        assert!(matches!(of(2, MIB / 16).open(), Err(OpeningError::Trust(_))));
     }
 
     #[test]
