@@ -433,7 +433,9 @@ impl RunSite {
         keepers.start(&task, now).map_err(|error| answer_of(&error))?;
         locked(&self.started).insert(id.clone(), Watched::of(&task));
         if let Some(bound) = bound {
-            self.forwarders.open(&task, keepers, bound).map_err(|error| {
+            // The seat may have got a user id by now.
+            let kept = keepers.find(&id).map_err(io::Error::other);
+            kept.and_then(|run| self.forwarders.open(&run.task, keepers, bound)).map_err(|error| {
                 let why = format!("the seat would reach no other seats: {error}");
                 // A run that is over already needs no end.
                 let _ = keepers.end(&id, &why);

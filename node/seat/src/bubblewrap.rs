@@ -70,6 +70,10 @@ impl Confinement {
         if !self.has_network {
             words.push("--unshare-net".into());
         }
+        // Many programs want to know what their user is called.
+        if let (Some(_), Ok(Some(user))) = (self.uids, self.named_user()) {
+            words.extend(["--uid".into(), user.uid.to_string().into()]);
+        }
         for path in SYSTEM.iter().filter(|path| **path != "/proc") {
             words.extend(["--ro-bind-try".into(), path.into(), path.into()]);
         }

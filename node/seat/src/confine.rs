@@ -27,6 +27,7 @@ use super::{
     confine_error::{ConfineError, system},
     peers::has_cgroups_of_sockets,
     processes,
+    uids::UidRange,
 };
 
 /// The file in the data directory in which a node notes how commands are confined; `null` when it runs none.
@@ -130,6 +131,9 @@ pub struct Confinement {
     /// Whether commands in a sandbox of bubblewrap can make user namespaces, since bubblewrap cannot forbid it here.
     #[serde(default)]
     pub has_nested_namespaces: bool,
+    /// The user ids of runs; in a task the one of its seat. All are of `user` without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uids: Option<UidRange>,
 }
 
 /// What a node notes at its start for `kolo doctor`, which reads no configuration.
@@ -280,11 +284,17 @@ impl Confinement {
         Limits { memory_mib: self.memory_mib, cpu_millicores: self.cpu_millicores, processes_max }
     }
 
-    /// The user that commands run as; none when that is the present one.
+    /// The user that commands run as, with the id of this run; none when that is the present one.
     ///
     /// # Errors
     /// [`ConfineError`] when that would be root, or cannot be.
     pub fn user(&self) -> Result<Option<User>, ConfineError> {
+        let uid = |user: &User| self.uids.map_or(user.uid, UidRange::first);
+        Ok(self.named_user()?.map(|user| User { uid: uid(&user), ..user }))
+    }
+
+    /// The same as the machine knows it.
+    pub(super) fn named_user(&self) -> Result<Option<User>, ConfineError> {
         let me = geteuid();
         let Some(name) = &self.user else { return if me.is_root() { Err(ConfineError::Root) } else { Ok(None) } };
         let found = User::from_name(name).map_err(system("the users of this machine cannot be read"))?;
@@ -401,6 +411,7 @@ pub(crate) mod tests {
             images: vec![],
             image_store: None,
             has_nested_namespaces: false,
+            uids: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 
-use super::cgroup::CgroupError;
+use super::{cgroup::CgroupError, uids::UidRange};
 
 /// Most characters of the directory of scratch directories where podman takes no path of more than 50.
 pub(super) const SCRATCH_PATH_MAX: usize = 25;
@@ -26,6 +26,9 @@ pub enum ConfineError {
         "runner_user: only a node that runs as root can run commands as {0}; leave the key out to run them as the node's user"
     )]
     NotRoot(String),
+    /// Runs cannot have ids of their own.
+    #[error("runner_uids: {0}: {1}; leave the key out, or set runner_uids = \"off\"")]
+    NoUids(UidRange, &'static str),
     /// Commands would run as the user who owns the node's keys.
     #[error(
         "runner = {0:?}: commands would run as the node's own user, who reads its keys and ends its processes: run the node as root with runner_user, or set runner = \"bubblewrap\""

@@ -49,7 +49,7 @@ use super::{
     places::{AccountRuns, NoPlace, PlacedRun, RunPlaces, by_account},
     processes,
     removal::remove_tree,
-    used,
+    uids, used,
 };
 
 /// Most runs of one seat.
@@ -210,7 +210,9 @@ impl Keepers {
         let id = RunId::of(task);
         let directory = self.directory(&id);
         let seat = self.seat(&id);
-        let mut last = Last::read(&seat)?.unwrap_or_default();
+        let known = Last::read(&seat)?;
+        let is_new = known.is_none();
+        let mut last = known.unwrap_or_default();
         if last.has_seen(id.run) {
             let is_this = directory.task().is_ok_and(|known| known.order == task.order);
             return Err(if is_this { RunError::Known(id.run) } else { RunError::Used(id.run) });
@@ -220,9 +222,12 @@ impl Keepers {
         if for_users.map_err(system("the disk of the runs cannot be looked at"))? == 0 {
             return Err(system("a run cannot be kept")(disk_full()));
         }
+        let mut task = task.clone();
+        if let Some(range) = task.confinement.uids {
+            task.confinement.uids = uids::of_seat(&seat, is_new, range, &self.seats()?)?;
+        }
         last.add(id.run, task.deadline, now);
         last.write(&seat)?;
-        let mut task = task.clone();
         if !task.order.ssh_keys.is_empty() {
             self.settle(&seat, &mut task)?;
         }

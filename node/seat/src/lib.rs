@@ -32,6 +32,7 @@ mod removal;
 mod spool;
 pub mod ssh;
 pub mod testing;
+pub mod uids;
 mod unit;
 pub mod used;
 

@@ -10,4 +10,5 @@ mod confinement;
 mod full;
 mod podman;
 mod site;
+mod strangers;
 mod systemd;

@@ -141,6 +141,7 @@ impl Site {
                 images: vec![],
                 image_store: None,
                 has_nested_namespaces: false,
+                uids: None,
             },
         }
     }

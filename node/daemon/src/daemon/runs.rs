@@ -39,8 +39,10 @@ pub fn site(
     (ledger, usable, clock): (&SharedLedger, &Usable, Clock),
     open_files: usize,
 ) -> Result<(Arc<RunSite>, Arc<AuditLog>), DaemonError> {
-    let confinement = confinement(config).map(with_cgroups).map(Confinement::suited_to_bubblewrap);
     let settings = &config.settings;
+    let with_uids = |confinement: Confinement| confinement.with_uids(settings.runner_uids);
+    let confinement = confinement(config).map(with_uids).transpose().map_err(|error| DaemonError::Runs(error.into()))?;
+    let confinement = confinement.map(with_cgroups).map(Confinement::suited_to_bubblewrap);
     let scratch_in = settings.runner_scratch.clone().unwrap_or_else(std::env::temp_dir);
     let note = confinement.map(|confinement| Note { confinement, scratch_in });
     write_note(&config.data_dir, note.as_ref()).map_err(DaemonError::Runs)?;
@@ -102,6 +104,7 @@ fn confinement(config: &NodeConfig) -> Option<Confinement> {
         images: settings.runner_images.clone(),
         image_store: settings.runner_image_store.clone(),
         has_nested_namespaces: false,
+        uids: None,
     })
 }
 

@@ -88,6 +88,7 @@ mod tests {
             images: Vec::new(),
             image_store: None,
             has_nested_namespaces: false,
+            uids: None,
         };
         let scratch_in = std::env::temp_dir();
         note(&serde_json::to_string(&Note { confinement, scratch_in }).unwrap());
