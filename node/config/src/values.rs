@@ -17,7 +17,7 @@ use broker::{
     time::{Millis, Span},
     trust::OwnerPolicy,
 };
-use kolo_seat::Runner;
+use kolo_seat::{Runner, uids::RunUids};
 use kolo_text::{
     time::{format_duration, format_span, parse_duration, parse_span},
     traffic::{format_rate, parse_rate},
@@ -159,6 +159,7 @@ text! {
     Percent, Percent::parse, Percent::to_string;
     Loss, Loss::parse, Loss::to_string;
     Rate, Rate::parse, Rate::to_string;
+    RunUids, RunUids::parse, RunUids::to_string;
     WebUrl, WebUrl::parse, WebUrl::to_string;
     SocketAddr, read_address, SocketAddr::to_string;
 }

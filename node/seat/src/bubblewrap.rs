@@ -92,7 +92,8 @@ impl Confinement {
     #[must_use]
     pub fn suited_to_bubblewrap(self) -> Confinement {
         let nested = Confinement { has_nested_namespaces: true, ..self.clone() };
-        let is_needed = self.runner == Runner::Bubblewrap && self.try_sandbox().is_err() && nested.try_sandbox().is_ok();
+        let is_needed =
+            self.runner == Runner::Bubblewrap && self.try_sandbox().is_err() && nested.try_sandbox().is_ok();
         if is_needed { nested } else { self }
     }
 

@@ -37,8 +37,7 @@ pub struct UidRange {
 }
 
 /// Whether runs have ids of their own, as the owner wants it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunUids {
     /// All are of the user of commands.
     Off,
@@ -107,14 +106,16 @@ impl From<UidRange> for String {
     }
 }
 
-impl TryFrom<String> for RunUids {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<RunUids, String> {
+impl RunUids {
+    /// Reads `off`, or a range that has one for each seat.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub fn parse(text: &str) -> Result<RunUids, String> {
         if text == "off" {
             return Ok(RunUids::Off);
         }
-        let range = UidRange::try_from(text).map_err(|error| format!("{error}, or \"off\""))?;
+        let range = UidRange::try_from(text.to_owned()).map_err(|error| format!("{error}, or \"off\""))?;
         if range.last - range.first < COUNT_MIN - 1 {
             return Err(format!("{range}: expected at least {COUNT_MIN} ids"));
         }
@@ -122,11 +123,11 @@ impl TryFrom<String> for RunUids {
     }
 }
 
-impl From<RunUids> for String {
-    fn from(uids: RunUids) -> String {
-        match uids {
-            RunUids::Off => "off".to_owned(),
-            RunUids::Of(range) => range.to_string(),
+impl fmt::Display for RunUids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunUids::Off => f.write_str("off"),
+            RunUids::Of(range) => range.fmt(f),
         }
     }
 }
@@ -161,12 +162,7 @@ impl Confinement {
 ///
 /// # Errors
 /// When it cannot be kept, or all are taken.
-pub fn of_seat(
-    seat: &Path,
-    is_new: bool,
-    range: UidRange,
-    others: &[PathBuf],
-) -> Result<Option<UidRange>, RunError> {
+pub fn of_seat(seat: &Path, is_new: bool, range: UidRange, others: &[PathBuf]) -> Result<Option<UidRange>, RunError> {
     let known = |seat: &Path| read_json::<u32>(seat.join(FILE), FILE_BYTES_MAX);
     if let Some(id) = known(seat)? {
         return Ok(Some(UidRange::only(id)));
@@ -198,7 +194,10 @@ mod tests {
         let second = of(&seats[1], true, three).unwrap().unwrap();
         assert_ne!(first, second);
         assert_eq!(of(&seats[0], false, UidRange::UNUSED).unwrap(), Some(first), "whatever is said by now");
-        assert!(matches!(of(&seats[2], true, three), Err(RunError::Confine(ConfineError::NoUids(..)))), "both are taken");
+        assert!(
+            matches!(of(&seats[2], true, three), Err(RunError::Confine(ConfineError::NoUids(..)))),
+            "both are taken"
+        );
         assert_eq!(of(&seats[2], false, UidRange::UNUSED).unwrap(), None, "it has runs of the user of commands");
         // Names are left to whoever bears them.
         assert_eq!(range(1, 1).pick(&BTreeSet::new()), None, "daemon");
@@ -207,10 +206,10 @@ mod tests {
     #[test]
     fn only_ranges_are_read_and_none_has_root_in_it() {
         for wrong in ["", "1", "0-5", "5-4", "1-4294967295", "a-b", "1-1000", "on"] {
-            assert!(RunUids::try_from(wrong.to_owned()).is_err(), "{wrong}");
+            assert!(RunUids::parse(wrong).is_err(), "{wrong}");
         }
         for right in ["off", "1000-3000", &UidRange::UNUSED.to_string()] {
-            assert_eq!(String::from(RunUids::try_from(right.to_owned()).unwrap()), right);
+            assert_eq!(RunUids::parse(right).unwrap().to_string(), right);
         }
     }
 

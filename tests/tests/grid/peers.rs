@@ -178,7 +178,8 @@ fn what_another_user_lets_listen_at_the_address_of_a_seat_is_not_reached_by_its_
     let Some(lab) = Neighbours::with(&script) else { return };
     wait_until("the addresses", || lab.bob_has_said(), |out| out.contains("[0] hosts") && out.contains("[1] hosts"));
     let address = &hosts_of(&lab.bob_has_said(), 0)[0];
-    let program = SAYS_ALOUD.replace("os.environ[\"KOLO_HOSTS\"].split(\",\")[0]", "sys.argv[1]").replace("os,", "sys,");
+    let program =
+        SAYS_ALOUD.replace("os.environ[\"KOLO_HOSTS\"].split(\",\")[0]", "sys.argv[1]").replace("os,", "sys,");
     let started = lab.of_eve(&["--detach"], &program, address);
     assert_eq!(started.code, Some(0), "{started:?}");
     let told = || lab.bob_has_said();

@@ -41,7 +41,8 @@ pub fn site(
 ) -> Result<(Arc<RunSite>, Arc<AuditLog>), DaemonError> {
     let settings = &config.settings;
     let with_uids = |confinement: Confinement| confinement.with_uids(settings.runner_uids);
-    let confinement = confinement(config).map(with_uids).transpose().map_err(|error| DaemonError::Runs(error.into()))?;
+    let confinement =
+        confinement(config).map(with_uids).transpose().map_err(|error| DaemonError::Runs(error.into()))?;
     let confinement = confinement.map(with_cgroups).map(Confinement::suited_to_bubblewrap);
     let scratch_in = settings.runner_scratch.clone().unwrap_or_else(std::env::temp_dir);
     let note = confinement.map(|confinement| Note { confinement, scratch_in });

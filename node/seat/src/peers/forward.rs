@@ -183,8 +183,7 @@ impl Forwarders {
         }
         let inbound = Arc::new(Semaphore::new(OF_SEAT_MAX));
         let (part, peers) = (bound.part, peers.clone());
-        locked(&self.runs)
-            .insert(command.run().clone(), Forwarder { command, peers, own: *own, inbound, ends, part });
+        locked(&self.runs).insert(command.run().clone(), Forwarder { command, peers, own: *own, inbound, ends, part });
         Ok(())
     }
 
