@@ -210,9 +210,7 @@ impl Keepers {
         let id = RunId::of(task);
         let directory = self.directory(&id);
         let seat = self.seat(&id);
-        let known = Last::read(&seat)?;
-        let is_new = known.is_none();
-        let mut last = known.unwrap_or_default();
+        let mut last = Last::read(&seat)?.unwrap_or_default();
         if last.has_seen(id.run) {
             let is_this = directory.task().is_ok_and(|known| known.order == task.order);
             return Err(if is_this { RunError::Known(id.run) } else { RunError::Used(id.run) });
@@ -224,6 +222,7 @@ impl Keepers {
         }
         let mut task = task.clone();
         if let Some(range) = task.confinement.uids {
+            let is_new = Last::read(&seat)?.is_none();
             task.confinement.uids = uids::of_seat(&seat, is_new, range, &self.seats()?)?;
         }
         last.add(id.run, task.deadline, now);
