@@ -70,7 +70,7 @@ settings! {
         /// User of this machine that commands run as; a node that runs as root needs one.
         runner_user: Option<String> = None, "USER", unset "the user of the node, who must not be root, in a sandbox", example "\"nobody\"";
         /// Range of user ids of this machine, of which each seat has one for its commands (runner none and bubblewrap, as root), so that those of two users are strangers to the machine; their group is that of runner_user.
-        runner_uids: Option<RunUids> = None, "FIRST-LAST|off", unset "1879048192-2147483647 where the machine can; off with runner_paths", example "\"1879048192-2147483647\"";
+        runner_uids: Option<RunUids> = None, "FIRST-LAST|off", unset "1879048192-2147483647 with runner bubblewrap where the machine can, else off; off with runner_paths", example "\"1879048192-2147483647\"";
         /// Directories beside the scratch directory of a command that it may read and write, as far as its user may.
         runner_paths: Vec<String> = Vec::new(), "DIR", example "[\"/srv/data\"]";
         /// Whether commands in a sandbox have the network of the machine; without a sandbox they always have.

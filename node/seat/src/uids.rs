@@ -133,8 +133,8 @@ impl fmt::Display for RunUids {
 }
 
 impl Confinement {
-    /// With ids for runs as the owner wants it: of [`UidRange::UNUSED`] where nothing is said, the machine can, and no directory of the owner
-    /// is written, to which the user of commands has rights that they would not have.
+    /// With ids for runs as the owner wants it. Where nothing is said, they are of [`UidRange::UNUSED`] in a sandbox that writes no directory of
+    /// the owner, to which the user of commands has rights that they would not have; without a sandbox programs would miss their name.
     ///
     /// # Errors
     /// [`ConfineError::NoUids`] where the owner has named some that runs here cannot have.
@@ -152,7 +152,10 @@ impl Confinement {
                 Some(why) => return Err(ConfineError::NoUids(range, why)),
                 None => Some(range),
             },
-            None => Some(UidRange::UNUSED).filter(|range| self.paths.is_empty() && why_not(*range).is_none()),
+            None => {
+                let is_plain = self.runner == Runner::Bubblewrap && self.paths.is_empty();
+                Some(UidRange::UNUSED).filter(|range| is_plain && why_not(*range).is_none())
+            }
         };
         Ok(Confinement { uids, ..self })
     }
@@ -218,14 +221,16 @@ mod tests {
         let user = geteuid().is_root().then(|| "nobody".to_owned());
         let plain = Confinement { user, ..confinement() };
         let podman = Confinement { runner: Runner::Podman, ..plain.clone() };
-        let shared = Confinement { paths: vec!["/srv".into()], ..plain.clone() };
+        let sandbox = Confinement { runner: Runner::Bubblewrap, ..plain.clone() };
+        let shared = Confinement { paths: vec!["/srv".into()], ..sandbox.clone() };
         let of = |one: &Confinement, wanted| one.clone().with_uids(wanted).map(|one| one.uids);
         let can = geteuid().is_root() && UidRange::UNUSED.is_mapped();
         let wanted = Some(RunUids::Of(UidRange::UNUSED));
-        assert_eq!(of(&plain, None).unwrap().is_some(), can);
-        assert_eq!(of(&plain, wanted).is_ok(), can);
-        assert_eq!(of(&shared, wanted).is_ok(), can);
-        for (one, wanted) in [(&plain, Some(RunUids::Off)), (&podman, None), (&shared, None)] {
+        assert_eq!(of(&sandbox, None).unwrap().is_some(), can);
+        for one in [&plain, &sandbox, &shared] {
+            assert_eq!(of(one, wanted).is_ok(), can);
+        }
+        for (one, wanted) in [(&sandbox, Some(RunUids::Off)), (&plain, None), (&podman, None), (&shared, None)] {
             assert_eq!(of(one, wanted).unwrap(), None);
         }
         assert!(matches!(of(&podman, wanted), Err(ConfineError::NoUids(..))));

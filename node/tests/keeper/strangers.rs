@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 use broker::ids::SeatNumber;
 use kolo_seat::{
-    RunNumber, RunOrder, Task,
+    Confinement, RunNumber, RunOrder, Runner, Task,
     frame::{End, ToKeeper},
     uids::{RunUids, UidRange},
 };
@@ -56,5 +56,26 @@ async fn a_seat_has_its_user_for_all_its_runs_and_no_other_seat_gets_at_its_sock
     let files = site.keepers.files(&id).unwrap();
     assert_eq!(files.owner.map(|(uid, _)| uid.to_string()), Some(uid.to_owned()));
     assert_eq!(fs::metadata(files.scratch.join("socket")).unwrap().uid().to_string(), uid);
+    user.send(&ToKeeper::EndSeen).await;
+}
+
+#[tokio::test]
+async fn in_a_sandbox_the_user_of_a_seat_bears_the_name_of_that_of_commands() {
+    let site = Site::new();
+    let Some(task) = own(&site, (0, 1), "id -un; echo x > file; cat file; stat -c %U file") else { return };
+    let confinement = Confinement { runner: Runner::Bubblewrap, ..task.confinement.clone() }.suited_to_bubblewrap();
+    if let Err(why) = confinement.check(&task.scratch_in) {
+        skip(&why.to_string());
+        return;
+    }
+    let task = Task { confinement, ..task };
+    let id = site.start(&task);
+    let mut user = site.attach(&id, [0; 2]).await;
+    user.go().await;
+    assert_eq!(user.end().await, End::Code(0));
+    assert_eq!(String::from_utf8_lossy(&user.said[0]), "nobody\nx\nnobody\n");
+    let files = site.keepers.files(&id).unwrap();
+    let outside = fs::metadata(files.scratch.join("file")).unwrap().uid();
+    assert!(UidRange::UNUSED.first().as_raw() <= outside, "{outside}");
     user.send(&ToKeeper::EndSeen).await;
 }

@@ -121,8 +121,8 @@ impl Neighbours {
             person
         });
         let script = format!("echo hosts $KOLO_HOSTS $(tr '\\n' , < $KOLO_HOSTFILE); {script}");
-        let order = ["-N", "2", "--per-host", "cpu=1", "-t", "1h", "--port", "4000", "--detach", "--", "sh", "-c"];
-        let started = run(&mut bob.command(&[&["run"], &order[..], &[&script]].concat(), &site.data()));
+        let order = ["run", "-N", "2", "--per-host", "cpu=1", "-t", "1h", "--port", "4000", "--detach"];
+        let started = run(bob.command(&order, &site.data()).args(["--", "sh", "-c", &script]));
         assert_eq!(started.code, Some(0), "{started:?}");
         let id = started.out.trim().to_owned();
         Some(Neighbours { site, bob, eve, id })
@@ -134,8 +134,9 @@ impl Neighbours {
 
     /// What becomes of a program of eve's that is given `address`.
     fn of_eve(&self, flags: &[&str], program: &str, address: &str) -> Ended {
-        let order = [&["run", "-N", "1", "--per-host", "cpu=1", "-t", "1h"], flags, &["--", "python3", "-c"]].concat();
-        run(self.eve.command(&[&order[..], &[program, address]].concat(), &self.site.data()).stdin(Stdio::null()))
+        let order = [&["run", "-N", "1", "--per-host", "cpu=1", "-t", "1h"], flags].concat();
+        let mut kolo = self.eve.command(&order, &self.site.data());
+        run(kolo.args(["--", "python3", "-c", program, address]).stdin(Stdio::null()))
     }
 }
 
