@@ -71,7 +71,8 @@ impl Confinement {
             words.push("--unshare-net".into());
         }
         // Many programs want to know what their user is called.
-        if let (Some(_), Ok(Some(user))) = (self.uids, self.named_user()) {
+        let named = self.user.as_deref().filter(|_| self.uids.is_some()).map(User::from_name);
+        if let Some(Ok(Some(user))) = named {
             words.extend(["--uid".into(), user.uid.to_string().into()]);
         }
         for path in SYSTEM.iter().filter(|path| **path != "/proc") {

@@ -289,12 +289,6 @@ impl Confinement {
     /// # Errors
     /// [`ConfineError`] when that would be root, or cannot be.
     pub fn user(&self) -> Result<Option<User>, ConfineError> {
-        let uid = |user: &User| self.uids.map_or(user.uid, UidRange::first);
-        Ok(self.named_user()?.map(|user| User { uid: uid(&user), ..user }))
-    }
-
-    /// The same as the machine knows it.
-    pub(super) fn named_user(&self) -> Result<Option<User>, ConfineError> {
         let me = geteuid();
         let Some(name) = &self.user else { return if me.is_root() { Err(ConfineError::Root) } else { Ok(None) } };
         let found = User::from_name(name).map_err(system("the users of this machine cannot be read"))?;
@@ -304,7 +298,7 @@ impl Confinement {
         }
         match user.uid == me {
             true => Ok(None),
-            false if me.is_root() => Ok(Some(user)),
+            false if me.is_root() => Ok(Some(User { uid: self.uids.map_or(user.uid, UidRange::first), ..user })),
             false => Err(ConfineError::NotRoot(name.clone())),
         }
     }
