@@ -235,7 +235,6 @@ fn an_expired_invitation_and_a_second_grid_in_one_directory_are_refused() {
     }
 }
 
-/// Passes bytes on to `target` from its port of another address, and keeps what a client sends.
 #[test]
 fn a_token_that_others_can_read_is_refused() {
     let first = founded("alpha", &hosts("a", 1));
@@ -265,7 +264,7 @@ fn a_token_that_others_can_read_is_refused() {
     let _ = eve.told(&list, elsewhere.path(), 0);
 }
 
-/// Passes bytes on to `target` from its port of another address, as the node proves its port, and keeps what a client sends.
+/// Passes bytes on to `target` from its port of another address, and keeps what a client sends.
 pub(super) fn recording_proxy(target: String) -> (String, Arc<Mutex<Vec<u8>>>) {
     let (_, port) = target.rsplit_once(':').unwrap();
     let listener = TcpListener::bind(format!("127.0.0.2:{port}")).unwrap();

@@ -3,12 +3,8 @@
 use std::sync::Arc;
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
-use kolo_api::tokens::{MadeToken, NewToken, TokenList};
-use kolo_runtime::clock::unix_time;
-use kolo_trust::{ApiToken, TokenRefusal};
-use broker::time::Time;
 use kolo_api::tokens::{MadeToken, NewToken, RotateToken, TokenList};
-use kolo_runtime::clock::unix_ms;
+use kolo_runtime::clock::unix_time;
 use kolo_trust::{ApiToken, Scope, TokenRefusal};
 
 use super::{
