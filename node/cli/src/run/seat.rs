@@ -5,7 +5,6 @@
 
 use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
-use broker::time::Time;
 use data_encoding::HEXLOWER;
 use kolo_runtime::clock::unix_time;
 use kolo_seat::{

@@ -4,12 +4,12 @@
 //! Invariant: one line a change of how far the clocks are apart, and no two of them sooner than [`QUIET`] after each other, however
 //! clocks jump. While the clock is not believed the gate lets no hold through.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use broker::wall_clock::ClockDoubt;
-use discovery::{ClockOffset, Discovery};
-use kolo_runtime::clock::{clock_doubt, confirm_clock, is_off, last_reading, resume_clock};
-use kolo_storage::data_dir::DataDir;
+use discovery::ClockOffset;
+use kolo_runtime::clock::{Clock, clock_doubt, confirm_clock, is_off, last_reading, resume_clock};
+use kolo_storage::data_dir::{DataDir, DataDirError};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{error, info, warn};
 
@@ -22,21 +22,26 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// So many looks are between two readings that are kept. A start on the same run of the machine allows for what drifts in between.
 const LOOKS_A_READING: u32 = 600;
 
-/// Goes on from the last reading of the clocks that is on disk.
-pub fn resume(data_dir: &DataDir) {
+/// Opens the data directory, and goes on from the last reading of the clocks that is in it.
+///
+/// # Errors
+/// As [`DataDir::open`].
+pub fn open(data_dir: &Path) -> Result<(Clock, DataDir), DataDirError> {
+    let data_dir = DataDir::open(data_dir)?;
     if let Some(last) = data_dir.last_reading() {
         resume_clock(&last);
     }
+    Ok((Clock::start(), data_dir))
 }
 
 /// Watches this machine's clock for as long as it is waited for.
-pub async fn watch_clock(upkeep: Arc<Upkeep>, discovery: Discovery) {
+pub async fn watch_clock(upkeep: Arc<Upkeep>) {
     let mut every = interval(LOOK_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut watch, mut was_doubted) = (ClockWatch::default(), false);
     for look in 0_u32.. {
         let now = every.tick().await;
-        let offset = discovery.clock_offset();
+        let offset = upkeep.discovery.clock_offset();
         watch.look(offset, now);
         let mut doubt = clock_doubt();
         if doubt.is_some() && offset.is_some_and(|offset| !is_off(offset.median_ms)) {

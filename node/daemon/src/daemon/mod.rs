@@ -125,11 +125,9 @@ async fn run_from(
     stop: impl Future<Output = Result<(), DaemonError>>,
     is_up: impl FnOnce(Discovery),
 ) -> Result<(), DaemonError> {
-    let (clock, data_dir) = (Clock::start(), DataDir::open(&config.data_dir)?);
-    clock_watch::resume(&data_dir);
+    let (clock, data_dir) = clock_watch::open(&config.data_dir)?;
     let grid = data_dir.grid(config.grid.clone())?;
-    let (tokens, identity) = (data_dir.tokens()?, data_dir.identity()?);
-    let token = OperatorToken::new(data_dir.path().join(API_TOKEN_FILE), data_dir.token()?);
+    let (tokens, identity, token) = (data_dir.tokens()?, data_dir.identity()?, operator_token(&data_dir)?);
     let (store, mut remembered, waiting) = open_store(&config, &data_dir, identity.site_id(), clock).await?;
     let shares = shares_of(open_files);
     let doors = Doors::open(&config, &data_dir, shares).await?;
@@ -186,12 +184,11 @@ async fn run_from(
     let mut beside = start_activation(&config, activations, around, failed);
     start_notices(&config, &api, notices, &mut beside)?;
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
-    beside.spawn(taken_back::run(ledger.clone(), api.membership.clone(), coordinator.own_site.clone()));
+    let take_back = taken_back::run(ledger.clone(), api.membership.clone(), coordinator.own_site.clone());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
-    beside.spawn(watch_clock(upkeep.clone(), discovery.clone()));
     beside.spawn(feed.run(offering(upkeep.clone())));
     beside.spawn(runs.serve(inbound.take_runs()));
-    beside.spawn(keep_up(upkeep, clock, run_batches(api.clone()))?);
+    beside.spawn(keep_up(upkeep, clock, (take_back, run_batches(api.clone())))?);
     beside.spawn(look_for_losses(api.requests.clone(), discovery.clone(), clock));
     let end = (failures, first_to_end(discovery.ended(), &mut beside));
     let site = site.with_usable(usable).noting_use(runs::use_directory(&config).as_deref());
@@ -445,6 +442,10 @@ async fn remember_peers(discovery: &Discovery, store: &Store, written: Vec<Strin
     }
 }
 
+fn operator_token(data_dir: &DataDir) -> Result<OperatorToken, DataDirError> {
+    Ok(OperatorToken::new(data_dir.path().join(API_TOKEN_FILE), data_dir.token()?))
+}
+
 fn open_gate(config: &NodeConfig, grid: &GridFile, data_dir: &DataDir) -> SharedGate {
     let mut gate = Gate::new(grid.trust(), config.policy.clone());
     gate.set_draining(data_dir.is_draining());
@@ -481,15 +482,15 @@ fn reload_on_signal(upkeep: Arc<Upkeep>) -> Result<impl Future<Output = ()>, Dae
     })
 }
 
-/// Keeps configuration and prices up to date, and runs batches.
+/// Keeps configuration, prices and clock up to date, takes back what revocations say, and runs batches.
 fn keep_up(
     upkeep: Arc<Upkeep>,
     clock: Clock,
-    batches: impl Future<Output = ()>,
+    (take_back, batches): (impl Future<Output = ()>, impl Future<Output = ()>),
 ) -> Result<impl Future<Output = ()>, DaemonError> {
     let reload = reload_on_signal(upkeep.clone())?;
     Ok(async move {
-        tokio::join!(reload, renew(upkeep, clock), batches);
+        tokio::join!(reload, renew(upkeep.clone(), clock), watch_clock(upkeep), take_back, batches);
     })
 }
 
