@@ -184,11 +184,10 @@ async fn run_from(
     let mut beside = start_activation(&config, activations, around, failed);
     start_notices(&config, &api, notices, &mut beside)?;
     let peers = watch_peers(&discovery, &store, !config.settings.bootstrap.is_empty());
-    let take_back = taken_back::run(ledger.clone(), api.membership.clone(), coordinator.own_site.clone());
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     beside.spawn(feed.run(offering(upkeep.clone())));
     beside.spawn(runs.serve(inbound.take_runs()));
-    beside.spawn(keep_up(upkeep, clock, (take_back, run_batches(api.clone())))?);
+    beside.spawn(keep_up(api.clone(), clock)?);
     beside.spawn(look_for_losses(api.requests.clone(), discovery.clone(), clock));
     let end = (failures, first_to_end(discovery.ended(), &mut beside));
     let site = site.with_usable(usable).noting_use(runs::use_directory(&config).as_deref());
@@ -483,14 +482,12 @@ fn reload_on_signal(upkeep: Arc<Upkeep>) -> Result<impl Future<Output = ()>, Dae
 }
 
 /// Keeps configuration, prices and clock up to date, takes back what revocations say, and runs batches.
-fn keep_up(
-    upkeep: Arc<Upkeep>,
-    clock: Clock,
-    (take_back, batches): (impl Future<Output = ()>, impl Future<Output = ()>),
-) -> Result<impl Future<Output = ()>, DaemonError> {
+fn keep_up(api: Arc<ApiState>, clock: Clock) -> Result<impl Future<Output = ()>, DaemonError> {
+    let upkeep = api.upkeep.clone();
     let reload = reload_on_signal(upkeep.clone())?;
+    let take_back = taken_back::run(api.ledger.clone(), api.membership.clone(), api.coordinator.own_site.clone());
     Ok(async move {
-        tokio::join!(reload, renew(upkeep.clone(), clock), watch_clock(upkeep), take_back, batches);
+        tokio::join!(reload, renew(upkeep.clone(), clock), watch_clock(upkeep), take_back, run_batches(api));
     })
 }
 
