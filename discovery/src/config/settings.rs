@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use broker::{
     protocol::{LedgerVersion, ScheduleSnapshot},
-    time::Millis,
+    time::{Millis, Time},
 };
 use libp2p::Multiaddr;
 
 use super::{grid_id::GridId, intervals::Intervals, limits::Limits};
 use crate::{
     addresses::AddressBlock,
+    clock::Clock,
     membership::{Members, OpenGrid},
 };
 
@@ -45,6 +46,8 @@ pub trait ScheduleSource: Send + Sync + 'static {
 pub struct DiscoveryConfig {
     /// The grid.
     pub grid: GridId,
+    /// The present, before which nothing of a schedule is kept.
+    pub present: fn() -> Time,
     /// Where to listen.
     pub listen: Vec<Multiaddr>,
     /// Addresses to advertise instead of those listened on, such as that of a port forward; empty advertises the latter.
@@ -93,6 +96,7 @@ impl DiscoveryConfig {
     pub fn new(grid: GridId, schedules: Arc<dyn ScheduleSource>) -> DiscoveryConfig {
         DiscoveryConfig {
             grid,
+            present: || Clock::starting_now().utc(),
             listen: Vec::new(),
             announce: Vec::new(),
             bootstrap: Vec::new(),

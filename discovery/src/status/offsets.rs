@@ -15,6 +15,8 @@ use crate::wire::Payload;
 
 /// Most sites of which a number is kept; a median of more is no better.
 const SITES_MAX: usize = 1_024;
+/// Age up to which an advert shows the time of its site, in milliseconds; less than what people are told of.
+const ADVERT_MS_MAX: u64 = 3_000;
 /// How long a number counts. Clocks are set now and then.
 const LIFE: Millis = Millis(600_000);
 
@@ -40,8 +42,8 @@ pub(crate) struct Offsets(Mutex<BTreeMap<SiteId, Sample>>);
 impl Offsets {
     /// Takes note of a time that a site has signed, read at `utc_ms` of this machine.
     pub(crate) fn note(&self, site: &SiteId, payload: &Payload, sent_ms: u64, utc_ms: u64, now: Millis) {
-        // An advert may have waited for a neighbour to take it, so an old one proves nothing; one from the future does.
-        if matches!(payload, Payload::Advert(_)) && sent_ms <= utc_ms {
+        // An advert may have waited for a neighbour to take it, so an old one proves nothing; a fresh one does, or one from the future.
+        if matches!(payload, Payload::Advert(_)) && sent_ms.saturating_add(ADVERT_MS_MAX) <= utc_ms {
             return;
         }
         let zero_ms = zero_ms(sent_ms, now);
@@ -125,7 +127,7 @@ mod tests {
             features: Default::default(),
             offer: Default::default(),
         });
-        offsets.note(&site(1), &advert, 1_000, 2_000, Millis(1));
+        offsets.note(&site(1), &advert, 1_000, 4_000, Millis(1));
         assert_eq!(offsets.summary(2_000, Millis(1)), None);
         offsets.note(&site(1), &advert, 2_500, 2_000, Millis(1));
         assert_eq!(offsets.summary(2_000, Millis(1)), Some(ClockOffset { sites: 1, median_ms: 500 }));

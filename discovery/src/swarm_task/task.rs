@@ -225,7 +225,7 @@ impl SwarmTask {
             self.past_forgotten_at = now;
             let shared = Arc::clone(&self.shared);
             // Looks at every schedule of the grid.
-            task::spawn_blocking(move || shared.view.forget_before(shared.clock.utc()));
+            task::spawn_blocking(move || shared.view.forget_before((shared.config.present)()));
         }
         if now - self.members_checked_at >= millis(self.shared.config.intervals.proof_recheck) {
             self.check_members();

@@ -41,9 +41,12 @@ impl Resolver for Dialled {
         }
         let found = DefaultResolver::default().resolve(uri, config, timeout)?;
         let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, PROBE_TIMEOUT).is_ok();
-        let first = if found.len() == 1 { found.first() } else { found.iter().find(answers) };
-        let first = first.or(found.first()).ok_or(Error::HostNotFound)?;
-        only.push(*self.0.get_or_init(|| *first));
+        let known = if found.len() == 1 { found.first() } else { found.iter().find(answers) };
+        only.push(match known {
+            Some(address) => *self.0.get_or_init(|| *address),
+            // None answers: another one may later.
+            None => *found.first().ok_or(Error::HostNotFound)?,
+        });
         Ok(only)
     }
 }
@@ -65,7 +68,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         // Not every machine can look names up.
-        let name = if ("localhost", 0).to_socket_addrs().is_ok() { "localhost" } else { "127.0.0.1" };
+        let name = if ("localhost", 0).to_socket_addrs().is_ok_and(|mut all| all.any(|one| one.is_ipv4())) {
+            "localhost"
+        } else {
+            "127.0.0.1"
+        };
         let at = |name: &str| {
             let shown = Shown::Token { token: TOKEN.to_owned(), file: "t".into() };
             Client::new(format!("http://{name}:{}", address.port()), shown)

@@ -260,12 +260,13 @@ impl RunSite {
         Ok(())
     }
 
-    /// Waits until the user of a run may use nothing here any more.
-    async fn until_denied(&self, id: &RunId) -> Denial {
+    /// Waits until the user of a run may use nothing here any more, and why.
+    async fn until_denied(&self, id: &RunId) -> String {
         loop {
             tokio::time::sleep(SWEEP_EVERY).await;
-            if let Some(denial) = self.ledger.lock().denial_of(&id.user, &id.request) {
-                return denial;
+            let denial = self.ledger.lock().denial_of(&id.user, &id.request).map(|denial| denial.to_string());
+            if let Some(why) = denial.or_else(|| self.stop_notice()) {
+                return why;
             }
         }
     }

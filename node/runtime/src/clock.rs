@@ -51,6 +51,9 @@ impl Clock {
     }
 }
 
+/// The file in a data directory with the last reading of the clocks, which the next start and the keepers of runs go on from.
+pub const CLOCK_FILE: &str = "clock.json";
+
 /// The machine's clocks at this moment; the wall clock is at 0 when it is set before the Unix epoch.
 fn reading() -> Reading {
     let since_start = clock_gettime(ClockId::Boottime);

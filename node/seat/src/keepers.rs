@@ -18,7 +18,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::Mutex,
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 use broker::{
@@ -221,10 +221,8 @@ impl Keepers {
             return Err(system("a run cannot be kept")(disk_full()));
         }
         let mut task = task.clone();
-        if let Some(range) = task.confinement.uids {
-            let is_new = Last::read(&seat)?.is_none();
-            task.confinement.uids = uids::of_seat(&seat, is_new, range, &self.seats()?)?;
-        }
+        let is_new = Last::read(&seat)?.is_none();
+        task.confinement.uids = uids::of_seat(&seat, is_new, task.confinement.uids, &self.seats()?)?;
         last.add(id.run, task.deadline, now);
         last.write(&seat)?;
         if !task.order.ssh_keys.is_empty() {
@@ -513,18 +511,21 @@ impl Keepers {
         let mut before = std::mem::take(&mut *known);
         let placed = |directory: &RunDirectory| {
             let account = before.remove(directory.path()).or_else(|| Some(directory.task().ok()?.account()));
+            if let Some(account) = account {
+                known.insert(directory.path().to_owned(), account);
+            }
             // The owner's to look at where the task cannot be read.
             let account = account.unwrap_or(PublicKey::from_bytes([0; 32]));
-            known.insert(directory.path().to_owned(), account);
             PlacedRun { account, output_bytes: directory.output_bytes(), ended: None }
         };
         directories.iter().map(placed).collect()
     }
 
     fn forget_old(&self, now: Time) -> Result<(), RunError> {
+        let present = UNIX_EPOCH + Duration::from_secs(u64::try_from(now.0).unwrap_or(0));
         for directory in self.directories(None)? {
             let changed = directory.changed();
-            let age = changed.and_then(|changed| SystemTime::now().duration_since(changed).ok());
+            let age = changed.and_then(|changed| present.duration_since(changed).ok());
             if age.is_some_and(|age| age > KEPT_FOR) && directory.is_over() {
                 forget(&directory);
             }

@@ -18,6 +18,7 @@ use super::{
     confine_error::ConfineError,
     directory::{read_json, write_json},
     keepers::RunError,
+    processes,
 };
 
 /// The file of a seat with its id.
@@ -25,8 +26,9 @@ const FILE: &str = "uid";
 const FILE_BYTES_MAX: u64 = 64;
 /// The ids of this process's user namespace.
 const MAPPED: &str = "/proc/self/uid_map";
-/// As many as there are seats with runs at most.
-const COUNT_MIN: u32 = 1024;
+/// Least size of a range. A seat keeps its id until its window is over, whether or not it has runs, so that an account with many short
+/// runs takes many.
+const COUNT_MIN: u32 = 65_536;
 
 /// A range of ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +65,10 @@ impl UidRange {
         let random = u32::from_ne_bytes(random_bytes().ok()?);
         let count = self.last - self.first + 1;
         let begin = random % count;
-        let is_free = |id: &u32| !taken.contains(id) && matches!(User::from_uid(Uid::from_raw(*id)), Ok(None));
+        // A process that outlived its seat may still have one.
+        let is_idle = |id: u32| processes::threads_of(id) == 0;
+        let is_free =
+            |id: &u32| !taken.contains(id) && matches!(User::from_uid(Uid::from_raw(*id)), Ok(None)) && is_idle(*id);
         let ids = (0..count).map(|at| self.first + (begin + at) % count);
         // As many as are taken, and one behind them; names stand where there are few.
         ids.take(taken.len() + COUNT_MIN as usize).find(is_free).map(UidRange::only)
@@ -161,18 +166,21 @@ impl Confinement {
     }
 }
 
-/// The id of a seat, picked out of `range` for a new one; none for one that has had runs without.
+/// The id of a seat, picked out of `range` for a new one; none for one that has had runs without, and for a new one without a range.
 ///
 /// # Errors
 /// When it cannot be kept, or all are taken.
-pub fn of_seat(seat: &Path, is_new: bool, range: UidRange, others: &[PathBuf]) -> Result<Option<UidRange>, RunError> {
+pub fn of_seat(
+    seat: &Path,
+    is_new: bool,
+    range: Option<UidRange>,
+    others: &[PathBuf],
+) -> Result<Option<UidRange>, RunError> {
     let known = |seat: &Path| read_json::<u32>(seat.join(FILE), FILE_BYTES_MAX);
     if let Some(id) = known(seat)? {
         return Ok(Some(UidRange::only(id)));
     }
-    if !is_new {
-        return Ok(None);
-    }
+    let Some(range) = range.filter(|_| is_new) else { return Ok(None) };
     let taken = others.iter().filter_map(|other| known(other).ok().flatten()).collect();
     let picked = range.pick(&taken).ok_or(ConfineError::NoUids(range, "all of them are taken"))?;
     write_json(seat.join(FILE), &picked.first)?;
@@ -191,12 +199,14 @@ mod tests {
     fn a_seat_keeps_its_id_and_shares_it_with_none() {
         let runs = tempfile::tempdir().unwrap();
         let seats = ["a", "b", "c"].map(|name| runs.path().join(name));
-        let of = |seat: &Path, is_new, range| of_seat(seat, is_new, range, &seats);
+        let of = |seat: &Path, is_new, range| of_seat(seat, is_new, Some(range), &seats);
         let three = range(0x7000_0000, 0x7000_0001);
         let first = of(&seats[0], true, three).unwrap().unwrap();
         let second = of(&seats[1], true, three).unwrap().unwrap();
         assert_ne!(first, second);
         assert_eq!(of(&seats[0], false, UidRange::UNUSED).unwrap(), Some(first), "whatever is said by now");
+        assert_eq!(of_seat(&seats[0], false, None, &seats).unwrap(), Some(first), "also where no more are given");
+        assert_eq!(of_seat(&seats[2], true, None, &seats).unwrap(), None);
         assert!(
             matches!(of(&seats[2], true, three), Err(RunError::Confine(ConfineError::NoUids(..)))),
             "both are taken"

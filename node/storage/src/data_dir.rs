@@ -16,7 +16,7 @@ use std::{
 use broker::wall_clock::LastReading;
 use data_encoding::BASE32_NOPAD;
 use discovery::Identity;
-use kolo_runtime::own_socket;
+use kolo_runtime::{clock::CLOCK_FILE, own_socket};
 use kolo_trust::{ApiTokens, GridFile, Secret, TrustFileError, random_bytes};
 use tracing::warn;
 
@@ -34,8 +34,6 @@ pub const API_SOCKET: &str = "api.sock";
 pub const API_TOKEN_FILE: &str = "api.token";
 /// The file that is there while the site is emptied.
 const DRAINING_FILE: &str = "draining";
-/// The last reading of the clocks, which the next start goes on from.
-const CLOCK_FILE: &str = "clock.json";
 /// The file that is there while all commands of users are stopped; it holds the owner's reason.
 const STOPPED_FILE: &str = "stopped";
 

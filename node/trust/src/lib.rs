@@ -35,7 +35,7 @@ pub use self::{
     revocation_file::RevocationFile,
     secret::Secret,
     signing::{Signer, new_request_id},
-    take_back::{TakeBack, TakeBacks},
+    take_back::{TAKE_BACKS_MAX, TakeBack, TakeBacks},
     token::{ADDRESSES_MAX, Invitation, Token, TokenError},
     token_key::{TokenKey, body_hash},
     user_key::{AgentKey, UserKey},

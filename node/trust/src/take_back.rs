@@ -48,6 +48,9 @@ impl TakeBack {
     }
 }
 
+/// Most that a node keeps; who comes later is revoked all the same.
+pub const TAKE_BACKS_MAX: usize = 256;
+
 /// All that a node knows: at most one for each revocation in force.
 #[derive(Debug, Default)]
 pub struct TakeBacks(BTreeMap<(Subject, PublicKey), SignedText>);
@@ -66,6 +69,9 @@ impl TakeBacks {
         let key = (read.subject, statement.author);
         if !is_in_force(&key, revocations) {
             return Err(TrustError::Lapsed);
+        }
+        if self.0.len() >= TAKE_BACKS_MAX && !self.0.contains_key(&key) {
+            return Ok(false);
         }
         // All nodes keep the same one of several.
         if self.0.get(&key).is_some_and(|known| known >= statement) {

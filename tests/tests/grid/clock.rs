@@ -68,6 +68,7 @@ fn other_sites_say_what_time_it_is() {
     let mut alpha = Node::first("alpha", &hosts("a", 1));
     let beta = Node::joining("beta", &hosts("b", 1), &alpha, &[]);
     [&alpha, &beta].iter().for_each(|node| node.wait_until_it_knows(2));
+    assert_eq!(submission(&alpha).0, Some(0), "something that could be lost");
     restarted_ahead(&mut alpha);
     alpha.wait_until("the clock to be believed", "/v1/status", |status| status["clock_ahead_s"].is_null());
     assert!(alpha.log().contains("this machine's clock is believed again"), "{}", alpha.log());

@@ -3,7 +3,7 @@
 //! A check of the directory is a function from it to findings; [`CHECKS`] lists them. [`credentials`], [`running`],
 //! [`feed`], [`week`] and [`link`] need to know more.
 //!
-//! Invariant: nothing is changed unless `--salvage` asks for it; a finding that is a problem says what to do.
+//! Invariant: nothing is changed unless `--salvage` or `--clock-is-right` asks for it; a finding that is a problem says what to do.
 
 mod audit;
 mod credentials;

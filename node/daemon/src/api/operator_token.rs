@@ -47,6 +47,11 @@ impl OperatorToken {
         self.current.send_replace(token.clone());
         Ok(token)
     }
+
+    /// Ends once more what has been begun with an older token, by a session that ended after it.
+    pub fn end_terms(&self) {
+        self.current.send_modify(|_| ());
+    }
 }
 
 /// For how long the token counts that was in force when a call came.

@@ -69,6 +69,7 @@ pub async fn rotate_token(
     let made = tokio::task::block_in_place(|| state.token.replace());
     let made = made.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     state.sessions.end_operators();
+    state.token.end_terms();
     let name = Scope::Operator.as_str().to_owned();
     Ok((About::of(&name), Json(MadeToken { name, token: made.as_str().to_owned() })))
 }

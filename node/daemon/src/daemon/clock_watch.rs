@@ -6,7 +6,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use broker::wall_clock::ClockDoubt;
+use broker::{ledger::Ledger, trust::SharedGate, wall_clock::ClockDoubt};
 use discovery::ClockOffset;
 use kolo_runtime::clock::{Clock, clock_doubt, confirm_clock, is_off, last_reading, resume_clock};
 use kolo_storage::data_dir::{DataDir, DataDirError};
@@ -19,6 +19,8 @@ use crate::api::upkeep::Upkeep;
 const QUIET: Duration = Duration::from_secs(60);
 /// From one look at the clock to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// So many other sites have to show a time before it is believed; where fewer are known, all of them.
+const WITNESSES_MIN: usize = 3;
 /// So many looks are between two readings that are kept. A start on the same run of the machine allows for what drifts in between.
 const LOOKS_A_READING: u32 = 600;
 
@@ -34,6 +36,14 @@ pub fn open(data_dir: &Path) -> Result<(Clock, DataDir), DataDirError> {
     Ok((Clock::start(), data_dir))
 }
 
+/// Believes the clock of a machine that was off for long, where nothing is booked that would be over by it.
+pub fn believe_where_nothing_is_lost(ledger: &Ledger, gate: &SharedGate) {
+    if clock_doubt().is_some() && ledger.bookings().next().is_none() {
+        confirm_clock();
+        gate.lock().set_clock_believed(true);
+    }
+}
+
 /// Watches this machine's clock for as long as it is waited for.
 pub async fn watch_clock(upkeep: Arc<Upkeep>) {
     let mut every = interval(LOOK_EVERY);
@@ -44,7 +54,9 @@ pub async fn watch_clock(upkeep: Arc<Upkeep>) {
         let offset = upkeep.discovery.clock_offset();
         watch.look(offset, now);
         let mut doubt = clock_doubt();
-        if doubt.is_some() && offset.is_some_and(|offset| !is_off(offset.median_ms)) {
+        let others = upkeep.discovery.view().site_count().saturating_sub(1);
+        let agrees = |offset: ClockOffset| offset.sites >= others.min(WITNESSES_MIN) && !is_off(offset.median_ms);
+        if doubt.is_some() && offset.is_some_and(agrees) {
             confirm_clock();
             doubt = None;
         }

@@ -26,7 +26,7 @@ use kolo_api::batch_run::RunQuestion;
 use kolo_config::{ConfigSource, LogFormat, NodeConfig, Settings};
 use kolo_runtime::{
     changes::Changes,
-    clock::{Clock, clock_doubt, unix_ms},
+    clock::{Clock, clock_doubt, unix_ms, unix_time},
     metrics::Metrics,
     open_files::{self, Shares},
 };
@@ -264,6 +264,7 @@ fn open_ledger(
     let (mut ledger, misfits) = Ledger::open_with(site, limits, incarnation, gate.clone(), config.units(), kept, now);
     ledger.sign_receipts(identity.signing_key());
     warn_of(&misfits, now.utc);
+    clock_watch::believe_where_nothing_is_lost(&ledger, gate);
     SharedLedger::new(ledger, clock, charges)
 }
 
@@ -568,6 +569,7 @@ fn discovery_config(
     let grid = GridId::new(&grid.id).map_err(|error| DaemonError::Value { key: "grid", detail: error.to_string() })?;
     let mut discovery = DiscoveryConfig::new(grid, Arc::new(ledger.clone()));
     discovery.membership = Arc::<Membership>::clone(membership);
+    discovery.present = unix_time;
     discovery.listen = addresses("listen", &config.settings.listen)?;
     discovery.announce = addresses("announce", &config.settings.announce)?;
     discovery.transport = transport(&config.settings.listen)?;

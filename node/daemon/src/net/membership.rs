@@ -27,7 +27,7 @@ use discovery::{
 use kolo_runtime::{clock::Clock, lock::locked};
 use kolo_seat::opening::{Opening, Wish};
 use kolo_storage::data_dir::DataDir;
-use kolo_trust::{GridFile, RevocationFile, Signer, TakeBacks, TrustFileError, UserKey, Wallet};
+use kolo_trust::{GridFile, RevocationFile, Signer, TAKE_BACKS_MAX, TakeBacks, TrustFileError, UserKey, Wallet};
 use tracing::{info, warn};
 
 /// Revocations are encoded as they are kept: as JSON.
@@ -166,9 +166,7 @@ impl Membership {
             }
             taken => taken?,
         };
-        if is_new {
-            take_backs.prune(gate.revocations());
-        }
+        take_backs.prune(gate.revocations());
         let digest = gate.revocations().digest().wrapping_add(take_backs.digest());
         self.digest.store(digest, Ordering::Relaxed);
         Ok(is_new)
@@ -178,7 +176,8 @@ impl Membership {
     fn signed_revocations(&self) -> Vec<SignedRevocation> {
         let gate = self.gate.lock();
         let take_backs = locked(&self.take_backs);
-        gate.revocations().all().cloned().chain(take_backs.all()).take(REVOCATIONS_MAX).collect()
+        let plain = gate.revocations().all().cloned().take(REVOCATIONS_MAX - TAKE_BACKS_MAX);
+        plain.chain(take_backs.all()).collect()
     }
 
     /// Whose hosts are taken back: whoever has one of these keys in the line of the credential.

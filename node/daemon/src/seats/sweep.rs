@@ -13,7 +13,10 @@ use tracing::{info, warn};
 use super::{RunSite, Watched, check::seat_end};
 
 /// How long after the end of a window it is seen whether a keeper that died has left something running.
-const REST_FOR: Span = Span(5);
+const REST_FOR: Span = Span(60);
+/// A keeper ends its run itself when the window is over; a sweep does it after so long.
+const LATE_AFTER: Span = Span(30);
+const LATE: &str = "the window of its seat is over";
 /// What the user of a run is told whose seat is gone.
 const TAKEN: &str = "the reservation no longer has this seat: it was cancelled, or its owner has taken it back";
 
@@ -62,7 +65,11 @@ impl RunSite {
             let (site, keepers) = (Arc::clone(self), Arc::clone(keepers));
             tokio::task::spawn_blocking(move || site.tell(&keepers, id, watched, fate));
         }
+        let is_late = |id: &&RunId| started.get(*id).is_some_and(|watched| watched.deadline + LATE_AFTER <= now);
+        let late: Vec<&RunId> = over.iter().filter(is_late).collect();
         drop(started);
+        // Their keepers may go by another clock.
+        late.into_iter().for_each(|id| drop(keepers.end(id, LATE)));
         // Nothing comes of these any more.
         let ended = over.iter().filter(|id| keepers.end_rest(id));
         ended.for_each(|id| drop(locked(&self.started).remove(id)));

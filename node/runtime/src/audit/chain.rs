@@ -84,7 +84,8 @@ fn check_texts(by: By, before: &[u8], file: &[u8]) -> AuditChain {
         let names_any = matches!(named, Ok(Some(_)));
         found.lines += 1;
         let why = match (named, expected) {
-            (Err(_), _) => Some("it is no line of an audit log"),
+            // Before there were chains a line that was cut by a crash had the next one behind it.
+            (Err(_), _) => is_chained.then_some("it is no line of an audit log"),
             (Ok(None), _) => is_chained.then_some("it names no line before it"),
             (Ok(Some(named)), Some(expected)) => {
                 (named != *expected.to_hex()).then_some("it does not follow the line before it")

@@ -4,6 +4,7 @@
 //! input; users come through that socket. Invariants: the command runs only after its user has said so and `started` is on disk, and
 //! never again; nothing of it runs after the deadline, or after the command itself has ended; the end is on disk before anybody is told.
 
+mod clock;
 pub mod connection;
 pub mod environment;
 pub mod in_unit;
@@ -22,7 +23,6 @@ use std::{
     time::Duration,
 };
 
-use kolo_runtime::clock::unix_ms;
 use nix::unistd::setsid;
 use tokio::{
     net::UnixListener,
@@ -96,12 +96,13 @@ pub fn keep(directory: &Path) -> Result<(), KeeperError> {
 async fn run(directory: RunDirectory, listener: StdListener) -> Result<(), KeeperError> {
     let listener = UnixListener::from_std(listener).map_err(system("use its socket"))?;
     let task = directory.task()?;
+    clock::follow_node(&directory);
     let spools =
         [directory.spool(Output::Stdout, task.spool_bytes)?, directory.spool(Output::Stderr, task.spool_bytes)?];
     let known = match (directory.ended()?, directory.started()?) {
         (Some(end), _) => Some(end),
         (None, Some(_)) => Some(End::Lost),
-        (None, None) => task.missed(unix_ms()),
+        (None, None) => task.missed(clock::present_ms(&directory)),
     };
     // The keeper before this one is gone: this one has its lock.
     if let Some(Err(error)) = directory.cgroup()?.filter(|_| known.is_some()).map(|cgroup| cgroup.end()) {

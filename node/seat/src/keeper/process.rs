@@ -36,6 +36,7 @@ use tokio::{
 };
 
 use super::{
+    clock::present_ms,
     complain, environment, launch,
     state::{Keeper, Phase, State, Stop},
     streams::{self, Streams},
@@ -325,12 +326,12 @@ impl Prepared {
             tokio::select! {
                 stop = keeper.until(|state| state.stop.clone()) => return Some(End::from(stop)),
                 () = keeper.until(|state| state.may_start.then_some(())) => {
-                    return (unix_ms() >= deadline_ms(&keeper.state())).then_some(End::WindowEnded);
+                    return (present_ms(&keeper.directory) >= deadline_ms(&keeper.state())).then_some(End::WindowEnded);
                 }
                 status = self.process.child.wait() => return Some(End::Failed(format!("it ended before it was started: {status:?}"))),
                 _ = ticks.tick() => {}
             }
-            if unix_ms() >= deadline_ms(&keeper.state()) {
+            if present_ms(&keeper.directory) >= deadline_ms(&keeper.state()) {
                 return Some(End::WindowEnded);
             }
             if waiting_since.elapsed() > self.word_max {
@@ -375,7 +376,7 @@ impl Process {
         loop {
             let (now, stop, deadline) = {
                 let state = keeper.state();
-                (unix_ms(), state.stop.clone(), deadline_ms(&state))
+                (present_ms(&keeper.directory), state.stop.clone(), deadline_ms(&state))
             };
             let (is_told, is_denied) = (told.is_some(), matches!(stop, Some(Stop::Denied(_))));
             if !is_told && (stop.is_some() || now.saturating_add(grace_ms) >= deadline) {
