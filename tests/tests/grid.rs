@@ -26,6 +26,8 @@ mod each;
 mod earliest;
 #[path = "grid/files.rs"]
 mod files;
+#[path = "grid/full_disk.rs"]
+mod full_disk;
 #[path = "grid/kills.rs"]
 mod kills;
 #[path = "grid/lasting.rs"]

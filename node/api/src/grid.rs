@@ -41,6 +41,9 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub stopped: Option<String>,
+    /// Whether this site promises nothing new because its disk is full; what is promised stands.
+    #[serde(default)]
+    pub lacks_room: bool,
     pub ledger_version: LedgerVersion,
     pub bans: Vec<BanView>,
     /// Sites that speak another version of the protocol between nodes.

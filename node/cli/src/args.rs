@@ -222,6 +222,12 @@ pub struct DoctorArgs {
     /// Say that this machine's clock is right, which the node does not believe since it has jumped: what is past by it is forgotten
     #[arg(long)]
     pub clock_is_right: bool,
+    /// List what ended commands have left, outputs and files, and drop it when that is confirmed, without a running node
+    #[arg(long, conflicts_with = "salvage")]
+    pub free: bool,
+    /// Drop it without being asked
+    #[arg(long, requires = "free")]
+    pub yes: bool,
     /// Measure the link to another site as well, whose owner allows it (uplink_tests); sends and receives up to 32 MiB
     #[arg(long, value_name = "SITE")]
     pub link_with: Option<String>,

@@ -92,6 +92,7 @@ pub struct Metrics {
     active: Gauge,
     holds: Gauge,
     reservations: Gauge,
+    disk_full: Gauge,
     run_open_files: Gauge,
     runs_kept: Gauge,
     run_output_bytes: Gauge,
@@ -141,6 +142,7 @@ impl Metrics {
             active: added(all, "requests_active", "Requests under way", Gauge::default()),
             holds: added(all, "holds", "Holds in this site's ledger", Gauge::default()),
             reservations: added(all, "reservations", "Reservations in this site's ledger", Gauge::default()),
+            disk_full: added(all, "disk_full", "1 while the disk is too full for new promises", Gauge::default()),
             run_open_files: added(all, "run_open_files", "Files open for what users run here", Gauge::default()),
             runs_kept: added(all, "runs_kept", "Runs of users, with ended ones that are kept", Gauge::default()),
             run_output_bytes: added(all, "run_output_bytes", "Disk that the output of runs takes", Gauge::default()),
@@ -282,6 +284,7 @@ impl Metrics {
         self.run_open_files.set(whole(present.run_open_files));
         self.runs_kept.set(whole(present.runs_kept));
         self.run_output_bytes.set(i64::try_from(present.run_output_bytes).unwrap_or(i64::MAX));
+        self.disk_full.set(i64::from(present.lacks_room));
         for (name, count) in &present.discovery {
             self.discovery.get_or_create(&[("event", *name)]).inner().store(*count, Ordering::Relaxed);
         }
@@ -309,6 +312,8 @@ pub struct Present {
     pub run_open_files: usize,
     pub runs_kept: usize,
     pub run_output_bytes: u64,
+    /// Whether the disk is too full for new promises.
+    pub lacks_room: bool,
     /// Counters of discovery.
     pub discovery: BTreeMap<&'static str, u64>,
 }
@@ -414,6 +419,7 @@ mod tests {
             run_open_files: 4,
             runs_kept: 5,
             run_output_bytes: 6,
+            lacks_room: true,
             discovery,
         };
         let open = metrics.write(&present, None);
@@ -435,6 +441,7 @@ mod tests {
             "kolo_run_open_files 4",
             "kolo_runs_kept 5",
             "kolo_run_output_bytes 6",
+            "kolo_disk_full 1",
             "kolo_api_denied_total{why=\"scope\"} 0",
             "kolo_api_connections_refused_total{door=\"remote\",why=\"address\"} 1",
         ] {

@@ -597,7 +597,7 @@ fn end_cgroup(directory: &RunDirectory) -> bool {
 }
 
 /// Ends what a keeper that has died without ending it has left running; whether nothing of the run is left to be ended.
-fn end_rest(directory: &RunDirectory) -> bool {
+pub(super) fn end_rest(directory: &RunDirectory) -> bool {
     let is_ended = end_cgroup(directory);
     let Ok(RunState::Ended(end)) = directory.state() else { return false };
     let scratch = if end == End::Lost { directory.scratch().ok().flatten() } else { None };
@@ -611,7 +611,7 @@ fn end_rest(directory: &RunDirectory) -> bool {
 }
 
 /// Removes a run; whether it is gone. One that cannot be removed holds up no other.
-fn forget(directory: &RunDirectory) -> bool {
+pub(super) fn forget(directory: &RunDirectory) -> bool {
     end_cgroup(directory);
     directory.remove().inspect_err(|error| warn!(%error, "a run cannot be forgotten")).is_ok()
 }

@@ -18,6 +18,7 @@ pub mod directory;
 mod disk;
 pub mod files;
 pub mod frame;
+pub mod freeing;
 pub mod home;
 pub mod keeper;
 pub mod keepers;

@@ -7,7 +7,7 @@ use std::{
     io::Write,
     net::SocketAddr,
     os::unix::{
-        fs::{DirBuilderExt, PermissionsExt},
+        fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
         net::UnixListener,
     },
     path::{Path, PathBuf},
@@ -18,12 +18,17 @@ use data_encoding::BASE32_NOPAD;
 use discovery::Identity;
 use kolo_runtime::{clock::CLOCK_FILE, own_socket};
 use kolo_trust::{ApiTokens, GridFile, Secret, TrustFileError, random_bytes};
+use nix::sys::statvfs::statvfs;
 use tracing::warn;
 
-use super::{files::sync_directory, start::was_begun};
+use super::{error::is_full, files::sync_directory, room, start::was_begun};
 
 /// The name of the ledger's directory.
 pub const LEDGER_DIR: &str = "ledger";
+/// Where the runs of users lie.
+pub const RUNS_DIR: &str = "runs";
+/// Where files of users are kept for the time of their reservations.
+pub const FILES_DIR: &str = "files";
 /// The file of the node's key.
 pub const IDENTITY_FILE: &str = "identity.key";
 /// The file that holds the real address of the local API, as `address:port`.
@@ -32,6 +37,10 @@ pub const API_ADDRESS_FILE: &str = "api.address";
 pub const API_SOCKET: &str = "api.sock";
 /// The file that holds the token of the local API (mode 0600).
 pub const API_TOKEN_FILE: &str = "api.token";
+/// The file whose room small files of the node get on a full disk.
+pub(super) const SPARE_FILE: &str = "spare";
+/// Bytes of that file: less than users leave free on any disk of more than 5 MiB, so that they get nothing of it.
+const SPARE_BYTES: u64 = 256 << 10;
 /// The file that is there while the site is emptied.
 const DRAINING_FILE: &str = "draining";
 /// The file that is there while all commands of users are stopped; it holds the owner's reason.
@@ -131,6 +140,40 @@ impl DataDir {
         Ok(grid)
     }
 
+    /// Sees to it that small files of the node have room on a disk that others fill; false when they have none.
+    pub fn keep_spare(&self) -> bool {
+        let path = self.0.join(SPARE_FILE);
+        if !path.exists() && self.free_bytes() < SPARE_BYTES {
+            return false;
+        }
+        let spare = || {
+            let file = fs::File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+            room::lay_out_file(&file, SPARE_BYTES)
+        };
+        let is_there = spare().is_ok_and(|bytes| bytes >= SPARE_BYTES);
+        if !is_there {
+            // A part of it would be nobody's.
+            self.give_spare_up();
+        }
+        is_there
+    }
+
+    /// Gives the room for small files up where the disk has less than that for others: a start writes some.
+    pub fn make_room_to_start(&self) {
+        if self.free_bytes() < SPARE_BYTES && self.give_spare_up() {
+            warn!(path = %self.0.display(), "the disk is full: the room for small files is given up for the start");
+        }
+    }
+
+    fn free_bytes(&self) -> u64 {
+        statvfs(&self.0).map_or(0, |disk| disk.blocks_available().saturating_mul(disk.fragment_size()))
+    }
+
+    /// Gives the room for small files up; false when there was none.
+    fn give_spare_up(&self) -> bool {
+        fs::remove_file(self.0.join(SPARE_FILE)).is_ok()
+    }
+
     /// Whether the site was being emptied when the node last ran.
     pub fn is_draining(&self) -> bool {
         self.0.join(DRAINING_FILE).exists()
@@ -197,13 +240,24 @@ impl DataDir {
         Announcement(self.0.clone())
     }
 
-    /// Tells local programs where the API is.
+    /// Tells local programs where the API is. On a full disk they have to be told by people.
     pub fn write_api_address(&self, address: SocketAddr) -> Result<(), DataDirError> {
-        self.replace(&self.0.join(API_ADDRESS_FILE), &format!("{address}\n"))
+        let path = self.0.join(API_ADDRESS_FILE);
+        match self.write_anew(&path, &format!("{address}\n")) {
+            Err(error) if is_full(&error) => {
+                warn!(%address, "the disk is full: local programs find the API only by its socket, or with --api");
+                Ok(())
+            }
+            written => written.map_err(at(&path)),
+        }
+    }
+
+    fn replace(&self, path: &Path, text: &str) -> Result<(), DataDirError> {
+        self.write_anew(path, text).map_err(at(path))
     }
 
     /// Writes to a temporary name and renames, so that no reader sees half of it.
-    fn replace(&self, path: &Path, text: &str) -> Result<(), DataDirError> {
+    fn write_anew(&self, path: &Path, text: &str) -> io::Result<()> {
         let temporary = path.with_extension("new");
         let write = || {
             let mut file = fs::File::create(&temporary)?;
@@ -212,7 +266,10 @@ impl DataDir {
             fs::rename(&temporary, path)?;
             sync_directory(&self.0)
         };
-        write().map_err(at(path))
+        match write() {
+            Err(error) if is_full(&error) && self.give_spare_up() => write(),
+            written => written,
+        }
     }
 }
 
@@ -275,6 +332,16 @@ mod tests {
             open().set_stopped(None).unwrap();
         }
         assert_eq!((open().stopped(), open().is_draining()), (None, true));
+    }
+
+    #[test]
+    fn the_room_for_small_files_is_there_until_it_is_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let data_dir = DataDir::open(directory.path()).unwrap();
+        assert!(!data_dir.give_spare_up() && data_dir.keep_spare() && data_dir.keep_spare());
+        let spare = fs::metadata(directory.path().join(SPARE_FILE)).unwrap();
+        assert!(std::os::unix::fs::MetadataExt::blocks(&spare) * 512 >= SPARE_BYTES);
+        assert!(data_dir.give_spare_up() && !directory.path().join(SPARE_FILE).exists());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use broker::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{change::Change, change::Remembered, error::StoreError};
+use super::{change::Change, change::Remembered, error::StoreError, sector};
 use crate::{activation::ActivationRecord, notice::NoticeRecord, tied::TiedRecord, waiting::WaitingRecord};
 
 /// Largest value written and read.
@@ -171,6 +171,21 @@ pub fn entries(group: &[u8]) -> Option<Vec<Entry>> {
         entries.push(cursor.entry()?);
     }
     Some(entries)
+}
+
+/// Sectors that the values in a group's bytes take in a snapshot, where each is a group of its own.
+pub fn sectors_in_snapshot(group: &[u8]) -> u64 {
+    let mut cursor = Cursor(group);
+    let mut sectors = 0;
+    while !cursor.0.is_empty() {
+        let before = cursor.0.len();
+        match cursor.entry() {
+            Some(Entry::Put(..)) => sectors += sector::sectors_of(before - cursor.0.len()),
+            Some(_) => {}
+            None => return sectors,
+        }
+    }
+    sectors
 }
 
 fn json(table: Table, value: &impl Serialize) -> Result<Vec<u8>, StoreError> {

@@ -10,6 +10,11 @@ use super::{read::ReadError, sector};
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
+/// Whether something has failed because the disk, or the share of it that the user may have, is full.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// A ledger that cannot be opened, read or written.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
@@ -49,6 +54,9 @@ pub enum StoreError {
     /// A value or group is larger than any may be.
     #[error("{bytes} bytes are too many to be written at once")]
     TooLarge { bytes: usize },
+    /// The disk, or the share of it that the node's user may have, is full.
+    #[error("{file}: no room is left on the disk of the ledger; make some, or see what kolo doctor --free can")]
+    Full { file: String },
     #[error("{file}: the ledger cannot be read or written: {detail}")]
     Disk { file: String, detail: String },
     /// The process, or the machine, has as many files open as it may; the disk is as it was.
@@ -68,6 +76,7 @@ impl StoreError {
         let file = path.display().to_string();
         move |error| match error.raw_os_error() {
             Some(EMFILE | ENFILE) => StoreError::TooManyOpen { file },
+            _ if is_full(&error) => StoreError::Full { file },
             _ => StoreError::Disk { file, detail: error.to_string() },
         }
     }

@@ -17,6 +17,7 @@ use super::{
     entry::{self, Entry, Key, State},
     error::StoreError,
     read::{GroupReader, Tail},
+    room,
     sector::{self, Header, Home, Role, SECTOR_BYTES},
     snapshot::{SnapshotReader, SnapshotWriter},
 };
@@ -26,7 +27,7 @@ use super::{
 pub struct Loaded {
     /// The ledger's own number.
     pub ledger: u64,
-    /// The highest generation of any file.
+    /// That of the journal in use.
     pub generation: u64,
     /// What the files add up to.
     pub state: State,
@@ -187,19 +188,19 @@ pub fn load(dir: &Path) -> Result<Option<Loaded>, StoreError> {
         }
         if !is_open {
             loaded.tail = end.tail;
+            loaded.generation = expected;
         }
         is_open = is_open || !end.is_closed;
         loaded.groups += end.groups;
-        loaded.generation = expected;
     }
     if is_open { Ok(Some(loaded)) } else { Err(StoreError::damaged(dir, "the last journal is missing")) }
 }
 
-/// Makes an empty journal of `sectors` sectors; it is on disk when this returns.
+/// Makes an empty journal of `sectors` sectors, in the room for it; it is on disk when this returns.
 pub fn create_journal(dir: &Path, home: Home, sectors: u64) -> Result<File, StoreError> {
     let path = journal_path(dir, home.generation);
     let fill = || {
-        let mut file = File::options().read(true).write(true).create(true).truncate(true).open(unfinished(&path))?;
+        let mut file = room::taken_for(dir, Role::Journal, &unfinished(&path))?;
         file.write_all(&sector::header(Header { home, sectors }))?;
         // Zeros are written, not only reserved: the first write into a reserved place would make the file system
         // change its own tables, which costs the next sync more.
@@ -210,6 +211,7 @@ pub fn create_journal(dir: &Path, home: Home, sectors: u64) -> Result<File, Stor
             file.write_all(&zeros[..usize::try_from(count).unwrap_or(zeros.len())])?;
             left -= count;
         }
+        file.set_len(sectors * SECTOR_BYTES as u64)?;
         Ok(file)
     };
     let file = fill().map_err(StoreError::disk(&path))?;
@@ -217,8 +219,8 @@ pub fn create_journal(dir: &Path, home: Home, sectors: u64) -> Result<File, Stor
     Ok(file)
 }
 
-/// Writes the snapshot of a whole state.
-pub fn write_snapshot(dir: &Path, home: Home, state: &State) -> Result<(), StoreError> {
+/// Writes the snapshot of a whole state; the sectors of it.
+pub fn write_snapshot(dir: &Path, home: Home, state: &State) -> Result<u64, StoreError> {
     let mut writer = SnapshotWriter::create(&snapshot_path(dir, home.generation), home)?;
     for (key, value) in state {
         writer.put(key.clone(), value.clone())?;
@@ -227,7 +229,7 @@ pub fn write_snapshot(dir: &Path, home: Home, state: &State) -> Result<(), Store
 }
 
 /// Makes the snapshot behind a closed journal from that journal and the snapshot before it, without what `is_dropped`
-/// says, then removes the two.
+/// says, then makes room of the two; the sectors of the snapshot.
 ///
 /// # Errors
 /// [`StoreError`]; both are still there then.
@@ -236,7 +238,7 @@ pub fn compact(
     ledger: u64,
     generation: u64,
     is_dropped: impl Fn(&Key, &[u8]) -> bool,
-) -> Result<(), StoreError> {
+) -> Result<u64, StoreError> {
     let home = |role, generation| Home { ledger, generation, role };
     let mut changes = std::collections::BTreeMap::new();
     read_journal(dir, home(Role::Journal, generation), |key, value| drop(changes.insert(key, value)))?;
@@ -265,8 +267,9 @@ pub fn compact(
             put(key, value)?;
         }
     }
-    writer.finish()?;
-    remove_before(dir, generation + 1)
+    let sectors = writer.finish()?;
+    recycle_before(dir, generation + 1)?;
+    Ok(sectors)
 }
 
 /// Removes what a crash has left of files that never got their names.
@@ -280,15 +283,31 @@ pub fn remove_unfinished(dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Removes files of earlier generations.
-pub fn remove_before(dir: &Path, generation: u64) -> Result<(), StoreError> {
+/// Makes room for the next generation of the files of earlier ones.
+pub fn recycle_before(dir: &Path, generation: u64) -> Result<(), StoreError> {
     let found = Generations::of(dir)?;
-    let snapshots = found.snapshots.iter().map(|found| (*found, snapshot_path(dir, *found)));
-    let journals = found.journals.iter().map(|found| (*found, journal_path(dir, *found)));
-    for (found, path) in snapshots.chain(journals) {
-        if found < generation {
-            fs::remove_file(&path).map_err(StoreError::disk(&path))?;
+    let snapshots = found.snapshots.iter().map(|found| (*found, Role::Snapshot));
+    let journals = found.journals.iter().map(|found| (*found, Role::Journal));
+    for (found, role) in snapshots.chain(journals).filter(|(found, _)| *found < generation) {
+        room::give(dir, role, &path_of(dir, found, role))?;
+    }
+    Ok(())
+}
+
+/// Makes room of what a start does not need: files that never got their names, and the empty journals behind the one in use, which
+/// is that of generation `used`.
+pub fn recycle_unneeded(dir: &Path, used: u64) -> Result<(), StoreError> {
+    for entry in fs::read_dir(dir).map_err(StoreError::disk(dir))? {
+        let path = entry.map_err(StoreError::disk(dir))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".new"));
+        match name.and_then(|name| name.split_once('.')) {
+            Some(("snapshot", _)) => room::give(dir, Role::Snapshot, &path)?,
+            Some(("journal", _)) => room::give(dir, Role::Journal, &path)?,
+            _ => {}
         }
+    }
+    for empty in Generations::of(dir)?.journals.into_iter().filter(|found| *found > used) {
+        room::give(dir, Role::Journal, &journal_path(dir, empty))?;
     }
     Ok(())
 }

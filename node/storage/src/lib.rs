@@ -30,6 +30,7 @@ mod inspect;
 mod journal;
 pub mod notice;
 pub mod read;
+mod room;
 mod salvage;
 pub mod sector;
 mod snapshot;
@@ -41,7 +42,15 @@ pub mod tied;
 pub mod waiting;
 mod writer;
 
-use std::{path::Path, thread, time::Instant};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Instant,
+};
 
 use kolo_runtime::metrics::WriteFigures;
 use tokio::sync::{mpsc, oneshot};
@@ -52,7 +61,7 @@ pub use self::{
     error::StoreError,
     inspect::{Inspection, inspect},
     salvage::salvage,
-    start::was_begun,
+    start::{lock_to_look, was_begun},
 };
 
 /// Callers that may wait for the writer. A further one waits for a place.
@@ -62,6 +71,7 @@ const GROUP: usize = 256;
 /// Bytes after which no further caller's changes join a write.
 const GROUP_BYTES: usize = 1 << 20;
 
+/// The changes of one caller. A batch without any has the writer look at its room.
 struct Batch {
     changes: Vec<Change>,
     done: oneshot::Sender<Result<(), StoreError>>,
@@ -72,6 +82,7 @@ struct Batch {
 pub struct Store {
     batches: mpsc::Sender<Batch>,
     figures: WriteFigures,
+    has_room: Arc<AtomicBool>,
 }
 
 impl Store {
@@ -83,12 +94,25 @@ impl Store {
         let (writer, remembered) = start::start(dir, unix_ms, settings)?;
         let (batches, queue) = mpsc::channel(QUEUE);
         let figures = WriteFigures::default();
-        let written = figures.clone();
+        let has_room = Arc::new(AtomicBool::new(writer.had_room()));
+        let (written, room) = (figures.clone(), has_room.clone());
         thread::Builder::new()
             .name("kolo-store".to_owned())
-            .spawn(move || write_until_closed(writer, queue, &written))
+            .spawn(move || write_until_closed(writer, queue, (&written, &room)))
             .map_err(StoreError::disk(dir))?;
-        Ok((Store { batches, figures }, remembered))
+        Ok((Store { batches, figures, has_room }, remembered))
+    }
+
+    /// Whether the ledger has the room on the disk that its next generation may need, as the writer has last seen. Without it, what was
+    /// promised can still be written down, but nothing new should be promised.
+    pub fn has_room(&self) -> bool {
+        self.has_room.load(Ordering::Relaxed)
+    }
+
+    /// Has the writer look at its room when it comes to it, also where nothing is written.
+    pub fn look_for_room(&self) {
+        // A full queue is one of writes, and the writer looks after each.
+        let _ = self.batches.try_send(Batch { changes: Vec::new(), done: oneshot::channel().0 });
     }
 
     /// What writing has taken so far.
@@ -142,30 +166,60 @@ impl Written {
     }
 }
 
-fn write_until_closed(mut writer: Writer, mut queue: mpsc::Receiver<Batch>, figures: &WriteFigures) {
-    while let Some(first) = queue.blocking_recv() {
-        let mut content = Vec::new();
-        let mut waiting = vec![first.done];
+/// A group, and who waits for it.
+struct Group {
+    content: Result<Vec<u8>, StoreError>,
+    waiting: Vec<oneshot::Sender<Result<(), StoreError>>>,
+}
+
+impl Group {
+    /// What waits in the queue behind `first`, as far as it goes into one write.
+    fn of(first: Batch, queue: &mut mpsc::Receiver<Batch>) -> Group {
+        let (mut content, mut waiting) = (Vec::new(), vec![first.done]);
         let mut result = writer::push_changes(&first.changes, &mut content);
         while result.is_ok() && waiting.len() < GROUP && content.len() < GROUP_BYTES {
             let Ok(next) = queue.try_recv() else { break };
             result = writer::push_changes(&next.changes, &mut content);
             waiting.push(next.done);
         }
+        Group { content: result.map(|()| content), waiting }
+    }
+
+    fn write(&self, writer: &mut Writer, figures: &WriteFigures) -> Result<(), StoreError> {
+        let content = self.content.as_ref().map_err(Clone::clone)?;
+        if content.is_empty() {
+            return Ok(());
+        }
         let started = Instant::now();
-        let result = result.and_then(|()| writer.write(&content));
+        let result = writer.write(content);
         figures.seconds.observe(started.elapsed().as_secs_f64());
         figures.bytes.inc_by(content.len() as u64);
-        figures.commits.inc_by(waiting.len() as u64);
-        for done in waiting {
+        figures.commits.inc_by(self.waiting.len() as u64);
+        result
+    }
+}
+
+fn write_until_closed(
+    mut writer: Writer,
+    mut queue: mpsc::Receiver<Batch>,
+    (figures, has_room): (&WriteFigures, &AtomicBool),
+) {
+    while let Some(first) = queue.blocking_recv() {
+        let group = Group::of(first, &mut queue);
+        let result = group.write(&mut writer, figures);
+        for done in group.waiting {
             // A caller that has gone does not need the answer.
             let _ = done.send(result.clone());
         }
         // With nothing behind it, the group gets its seal, after the callers have their answers.
         let sealed = if queue.is_empty() { writer.seal(false) } else { Ok(()) };
-        if let Err(error) = result.and(sealed) {
-            tracing::error!(%error, "the ledger's writer stops");
-            return;
+        let room = result.and(sealed).and_then(|()| writer.has_room());
+        match room {
+            Ok(room) => has_room.store(room, Ordering::Relaxed),
+            Err(error) => {
+                tracing::error!(%error, "the ledger's writer stops");
+                return;
+            }
         }
     }
     if let Err(error) = writer.stop() {

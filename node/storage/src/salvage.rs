@@ -85,7 +85,7 @@ pub fn salvage(dir: &Path, unix_ms: u64) -> Result<Option<Salvage>, StoreError> 
     }
     // From here on the new generation counts, as after a start.
     start::write_generation(dir, ledger, generation, &state, StoreSettings::default().journal_bytes_first)?;
-    files::remove_before(dir, generation)?;
+    files::recycle_before(dir, generation)?;
     drop(lock);
     let (reservations, requests) = (remembered.reservations.len(), remembered.requests.len());
     Ok(Some(Salvage { reservations, requests, sectors_lost, moved_to }))

@@ -16,10 +16,11 @@ use super::{
     error::StoreError,
     files,
     read::GroupReader,
-    sector::{self, Header, Home},
+    room,
+    sector::{self, Header, Home, Role, SECTOR_BYTES},
 };
 
-/// Writes a snapshot.
+/// Writes a snapshot, in the room for it.
 pub struct SnapshotWriter {
     path: PathBuf,
     file: BufWriter<File>,
@@ -34,7 +35,8 @@ pub struct SnapshotWriter {
 impl SnapshotWriter {
     /// Begins the snapshot that will be found at `path`.
     pub fn create(path: &Path, home: Home) -> Result<SnapshotWriter, StoreError> {
-        let file = File::create(files::unfinished(path)).map_err(StoreError::disk(path))?;
+        let file = room::taken_for(files::parent_of(path), Role::Snapshot, &files::unfinished(path));
+        let file = file.map_err(StoreError::disk(path))?;
         let mut file = BufWriter::with_capacity(64 << 10, file);
         file.write_all(&sector::header(Header { home, sectors: 0 })).map_err(StoreError::disk(path))?;
         let path = path.to_owned();
@@ -66,11 +68,13 @@ impl SnapshotWriter {
         self.file.write_all(&self.sectors).map_err(StoreError::disk(&self.path))
     }
 
-    /// Puts the snapshot in its place; it is on disk when this returns.
-    pub fn finish(mut self) -> Result<(), StoreError> {
+    /// Puts the snapshot in its place; it is on disk when this returns. How many sectors it has.
+    pub fn finish(mut self) -> Result<u64, StoreError> {
         self.push(&Entry::End(self.values))?;
         let file = self.file.into_inner().map_err(|error| StoreError::disk(&self.path)(error.into_error()))?;
-        files::put_in_place(&file, &self.path)
+        room::end_at(&file, self.position * SECTOR_BYTES as u64).map_err(StoreError::disk(&self.path))?;
+        files::put_in_place(&file, &self.path)?;
+        Ok(self.position)
     }
 }
 

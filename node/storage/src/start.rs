@@ -17,28 +17,49 @@ use broker::ids::SiteId;
 use super::{
     change::Remembered,
     change::StoreSettings,
-    entry,
-    entry::State,
+    entry::{self, Entry, State},
     error::StoreError,
     files::{self, Loaded},
     read::Tail,
-    sector::{Home, Role},
-    writer::{Prepared, Writer},
+    room,
+    sector::{self, Home, Role, SECTOR_BYTES},
+    writer::{Generation, JOURNAL_SECTORS_MIN, Prepared, Writer},
 };
 
-/// Writes a snapshot of `state` and the empty journal that goes on from it; both are on disk when this returns.
+/// Writes a snapshot of `state` and the empty journal that goes on from it.
 pub fn write_generation(
     dir: &Path,
     ledger: u64,
     generation: u64,
     state: &State,
     journal_bytes: u64,
-) -> Result<Prepared, StoreError> {
+) -> Result<Generation, StoreError> {
     let home = |role| Home { ledger, generation, role };
     // The journal first: a snapshot without its journal would look like one whose journal was lost.
-    let journal = Prepared::create(dir, home(Role::Journal), journal_bytes)?;
-    files::write_snapshot(dir, home(Role::Snapshot), state)?;
-    Ok(journal)
+    let create = || Prepared::create(dir, home(Role::Journal), journal_bytes, JOURNAL_SECTORS_MIN);
+    let journal = match create() {
+        // What the room for the snapshot has beyond that is enough for a journal.
+        Err(StoreError::Full { .. }) => {
+            room::cut(dir, Role::Snapshot, snapshot_bytes(state)?)?;
+            create()?
+        }
+        made => made?,
+    };
+    let snapshot_sectors = files::write_snapshot(dir, home(Role::Snapshot), state)?;
+    Ok(Generation { journal, snapshot_sectors })
+}
+
+/// Bytes of the snapshot of a state.
+fn snapshot_bytes(state: &State) -> Result<u64, StoreError> {
+    let mut group = Vec::new();
+    // The header, and what says that it ends.
+    let mut sectors = 2;
+    for (key, value) in state {
+        group.clear();
+        entry::push_entry(&Entry::Put(key.clone(), value.clone()), &mut group)?;
+        sectors += sector::sectors_of(group.len());
+    }
+    Ok(sectors * SECTOR_BYTES as u64)
 }
 
 const LOCK_FILE: &str = "lock";
@@ -68,11 +89,12 @@ pub fn start(dir: &Path, unix_ms: u64, settings: StoreSettings) -> Result<(Write
     }
     let remembered = entry::remembered(&loaded.state)?;
 
+    files::recycle_unneeded(dir, loaded.generation)?;
     let generation = loaded.generation + 1;
-    let journal = write_generation(dir, loaded.ledger, generation, &loaded.state, settings.journal_bytes_first)?;
-    files::remove_before(dir, generation)?;
+    let begun = write_generation(dir, loaded.ledger, generation, &loaded.state, settings.journal_bytes_first)?;
+    files::recycle_before(dir, generation)?;
     files::remove_unfinished(dir)?;
-    Ok((Writer::new(dir.to_owned(), journal, settings, lock)?, remembered))
+    Ok((Writer::new(dir.to_owned(), begun, settings, lock)?, remembered))
 }
 
 fn check_site(dir: &Path, state: &State, present: &SiteId) -> Result<(), StoreError> {
@@ -93,7 +115,11 @@ pub fn lock(dir: &Path) -> Result<File, StoreError> {
     Ok(file)
 }
 
-/// The lock for a process that only looks, and leaves no file of its own; none when no node ever ran here.
+/// The lock for a process that changes nothing of the ledger, and leaves no file of its own; none when no node ever ran here. No node
+/// starts as long as the file is open.
+///
+/// # Errors
+/// [`StoreError::InUse`] when a node runs here, and those of the disk.
 pub fn lock_to_look(dir: &Path) -> Result<Option<File>, StoreError> {
     let path = dir.join(LOCK_FILE);
     match File::open(&path) {

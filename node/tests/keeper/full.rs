@@ -6,9 +6,12 @@ use std::{
     process::Command,
 };
 
+use broker::ids::RequestId;
 use kolo_seat::{
     RunNumber, RunOrder, RunState, Task,
+    files::serve::Stores,
     frame::{End, ToKeeper},
+    freeing::Leavings,
 };
 use nix::unistd::geteuid;
 
@@ -91,4 +94,38 @@ async fn a_command_that_fills_the_scratch_disk_is_told_so_and_one_that_finds_it_
     let end = user.end().await;
     let why = |end: &End| matches!(end, End::Failed(why) if why.contains("scratch directory") && why.contains("No space left"));
     assert!(why(&end), "{end:?}");
+}
+
+#[tokio::test]
+async fn what_ended_runs_have_left_is_freed_and_what_goes_on_keeps_all() {
+    let site = Site::new();
+    let [runs, files] = ["runs", "files"].map(|name| site.directory.path().join(name));
+    let stores = Stores::at(&files);
+    let mut ids = Vec::new();
+    for (request, script) in [("over", "head -c 300000 /dev/zero"), ("going-on", "echo begun; sleep 1000")] {
+        let task = site.task(&["sh", "-c", script]);
+        let order = RunOrder { request: RequestId::new(request).unwrap(), ..task.order };
+        let id = site.start(&Task { order, ..task });
+        let mut user = site.attach(&id, [0; 2]).await;
+        user.go().await;
+        let store = stores.of(&id.user, &id.request);
+        fs::create_dir_all(&store).unwrap();
+        fs::write(store.join("piece"), vec![1; 100_000]).unwrap();
+        ids.push((id, store));
+    }
+    let [(over, its_files), (going_on, kept_files)] = ids.try_into().unwrap();
+    until("its end", || matches!(site.keepers.find(&over).unwrap().state, RunState::Ended(_))).await;
+
+    let found = Leavings::find(&runs, &files).unwrap();
+    assert_eq!((found.runs.len(), found.files.len()), (1, 1));
+    assert!(found.runs[0].id == over && found.files[0].id == over && found.bytes() > 400_000, "{found:?}");
+    let freed = found.free();
+    assert!(freed.bytes > 400_000 && freed.left.is_empty(), "{freed:?}");
+    assert!(site.keepers.find(&over).is_err() && !its_files.exists());
+    assert!(site.keepers.goes_on(&going_on) && kept_files.exists());
+    assert!(Leavings::find(&runs, &files).unwrap().is_empty());
+    // Its number stays used.
+    let task = site.task(&["true"]);
+    let order = RunOrder { request: over.request.clone(), ..task.order };
+    assert!(site.keepers.start(&Task { order, ..task }, super::site::now()).is_err());
 }

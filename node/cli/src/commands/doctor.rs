@@ -3,12 +3,13 @@
 //! A check of the directory is a function from it to findings; [`CHECKS`] lists them. [`credentials`], [`running`],
 //! [`feed`], [`week`] and [`link`] need to know more.
 //!
-//! Invariant: nothing is changed unless `--salvage` or `--clock-is-right` asks for it; a finding that is a problem says what to do.
+//! Invariant: nothing is changed unless `--salvage`, `--free` or `--clock-is-right` asks for it; a finding that is a problem says what to do.
 
 mod audit;
 mod credentials;
 mod feed;
 mod finding;
+mod freeing;
 mod identity;
 mod link;
 mod runner;
@@ -56,8 +57,9 @@ pub fn run(context: &mut Context, args: &DoctorArgs) -> Result<Exit, CliError> {
     };
     // First, so that the checks see what came of it.
     let salvaged = args.salvage.then(|| salvage(&data_dir));
+    let freed = args.free.then(|| freeing::free(&data_dir, args.yes)).transpose()?;
     let mut findings = examine(&data_dir);
-    findings.findings.splice(0..0, salvaged);
+    findings.findings.splice(0..0, salvaged.into_iter().chain(freed));
     if args.clock_is_right {
         findings.findings.insert(0, running::confirm_clock(&context.connect()?)?);
     }
@@ -157,7 +159,10 @@ fn check_disk(data_dir: &Path) -> Vec<Finding> {
     vec![if disk.is_read_only {
         Finding::problem(CHECK, "it cannot be written", "mount it for writing; the system's log may say why it is not")
     } else if disk.free_mib < FREE_MIB_MIN {
-        let to_do = format!("make room for at least {FREE_MIB_MIN} MiB: a node whose ledger cannot be written stops");
+        let to_do = format!(
+            "make room for at least {FREE_MIB_MIN} MiB: on a full disk a site promises nothing new, and its users' commands end; \
+             kolo doctor --free, with the node stopped, drops what ended commands have left"
+        );
         Finding::problem(CHECK, what, to_do)
     } else {
         Finding::good(CHECK, what)
@@ -234,6 +239,9 @@ fn advice(error: &StoreError, data_dir: &Path) -> String {
             "run the version of kolo that wrote it, or a newer one; nothing is lost".to_owned()
         }
         StoreError::OtherSite { .. } => identity::BACKUP.to_owned(),
+        StoreError::Full { .. } => {
+            "make room on the disk; kolo doctor --free drops what ended commands have left".to_owned()
+        }
         StoreError::TooManyOpen { .. } => {
             "end programs that have many files open, or raise the limit (ulimit -n)".to_owned()
         }

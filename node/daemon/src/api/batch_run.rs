@@ -250,6 +250,6 @@ async fn submit(
         Err(SubmitError::Known { .. }) => (ended(HowEnded::Submitted, None), None),
         Err(error @ SubmitError::Request(_)) => (ended(HowEnded::Passed, Some(error.to_string())), None),
         // It is planned again with the next batch; a disk that fails stops the node.
-        Err(SubmitError::Plan(_) | SubmitError::Busy | SubmitError::Store(_)) => (None, None),
+        Err(SubmitError::Plan(_) | SubmitError::Busy | SubmitError::NoRoom | SubmitError::Store(_)) => (None, None),
     }
 }

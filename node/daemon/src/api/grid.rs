@@ -62,6 +62,7 @@ pub async fn show_status(State(state): State<Arc<ApiState>>) -> Json<Status> {
         active_requests: state.requests.active(),
         is_draining: state.upkeep.is_draining(),
         stopped: state.run_site.stopped(),
+        lacks_room: state.upkeep.lacks_room(),
         ledger_version,
         bans: bans(&discovery.bans),
         apart: apart(discovery.apart),

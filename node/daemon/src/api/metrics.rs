@@ -41,6 +41,7 @@ pub async fn metrics(State(state): State<Arc<ApiState>>, Extension(caller): Exte
         run_open_files: open_for_runs(&state),
         runs_kept: kept.values().map(|kept| kept.runs).sum(),
         run_output_bytes: kept.values().map(|kept| kept.output_bytes).sum(),
+        lacks_room: state.upkeep.lacks_room(),
         discovery: status.counters.into_iter().collect(),
     };
     let of_grid = Access::Metrics.admits(&caller).then(|| of_grid(&state, peers, clock));

@@ -220,6 +220,7 @@ pub fn submit_problem(state: &ApiState, error: SubmitError, text: Option<&str>) 
         SubmitError::Request(error) => wrong_request(&error, ""),
         SubmitError::Plan(misfit) => Problem::bad_request(format!("plan: {misfit}")).with_key(misfit.key),
         SubmitError::Busy => Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        SubmitError::NoRoom => Problem::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
         SubmitError::Store(_) => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }

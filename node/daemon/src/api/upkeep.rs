@@ -1,11 +1,15 @@
 //! What the owner changes while the node runs: whether the site is being emptied, whether commands are stopped, and the configuration.
 //!
 //! Invariant: a configuration that is wrong changes nothing, and a key is either put into force or named as one that waits for the
-//! next start. That a site is being emptied, or its commands are stopped, outlives a restart.
+//! next start. That a site is being emptied, or its commands are stopped, outlives a restart. A site whose disk is full promises nothing
+//! more either, until there is room again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use axum::{Json, extract::State, http::StatusCode};
@@ -104,12 +108,33 @@ pub struct Upkeep {
     pub source: Option<ConfigSource>,
     /// Where commands run, once that is known.
     pub runs: OnceLock<Arc<RunSite>>,
+    /// Whether the disk is too full for new promises.
+    pub lacks_room: AtomicBool,
 }
 
 impl Upkeep {
     /// Whether the site promises nothing more.
     pub fn is_draining(&self) -> bool {
-        self.gate.lock().is_draining()
+        self.data_dir.is_draining()
+    }
+
+    /// Whether the site promises nothing more because its disk is full.
+    pub fn lacks_room(&self) -> bool {
+        self.lacks_room.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of whether the disk is too full for new promises; true when that is news.
+    ///
+    /// # Errors
+    /// [`OfferError`] when the advert is refused; the ledger goes by it all the same.
+    pub fn set_lacks_room(&self, lacks_room: bool) -> Result<bool, OfferError> {
+        let config = locked(&self.config);
+        if self.lacks_room.swap(lacks_room, Ordering::Relaxed) == lacks_room {
+            return Ok(false);
+        }
+        self.gate.lock().set_draining(lacks_room || self.is_draining());
+        self.advertise_as(&config)?;
+        Ok(true)
     }
 
     /// Begins or ends to empty the site.
@@ -119,7 +144,7 @@ impl Upkeep {
     pub fn drain(&self, is_draining: bool) -> Result<(), UpkeepError> {
         let config = locked(&self.config);
         self.data_dir.set_draining(is_draining)?;
-        self.gate.lock().set_draining(is_draining);
+        self.gate.lock().set_draining(is_draining || self.lacks_room());
         self.advertise_as(&config)?;
         info!(is_draining, "what is promised stays");
         Ok(())

@@ -7,12 +7,13 @@
 mod clock_watch;
 mod doors;
 mod error;
+mod room_watch;
 mod runs;
 
 use std::{
     collections::BTreeSet,
     io, mem,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -126,6 +127,7 @@ async fn run_from(
     is_up: impl FnOnce(Discovery),
 ) -> Result<(), DaemonError> {
     let (clock, data_dir) = clock_watch::open(&config.data_dir)?;
+    data_dir.make_room_to_start();
     let grid = data_dir.grid(config.grid.clone())?;
     let (tokens, identity, token) = (data_dir.tokens()?, data_dir.identity()?, operator_token(&data_dir)?);
     let (store, mut remembered, waiting) = open_store(&config, &data_dir, identity.site_id(), clock).await?;
@@ -174,6 +176,7 @@ async fn run_from(
         names: config.remote.as_ref().map(|remote| remote.names.clone()).unwrap_or_default(),
     });
     feed.begin().await;
+    room_watch::look(&upkeep, &store);
     upkeep.advertise().map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })?;
     requests.resume(&coordinator, records, tied);
     upkeep.data_dir.write_api_address(doors.address)?;
@@ -187,7 +190,7 @@ async fn run_from(
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     beside.spawn(feed.run(offering(upkeep.clone())));
     beside.spawn(runs.serve(inbound.take_runs()));
-    beside.spawn(keep_up(api.clone(), clock)?);
+    beside.spawn(keep_up(api.clone(), store.clone(), clock)?);
     beside.spawn(look_for_losses(api.requests.clone(), discovery.clone(), clock));
     let end = (failures, first_to_end(discovery.ended(), &mut beside));
     let site = site.with_usable(usable).noting_use(runs::use_directory(&config).as_deref());
@@ -464,7 +467,8 @@ fn upkeep(
     // As it would be read now: at the first start of a node that makes a grid of its own nothing named the grid.
     let settings = Settings { grid: Some(grid.id.clone()), ..config.settings.clone() };
     let config = Mutex::new(NodeConfig { settings, ..config.clone() });
-    Arc::new(Upkeep { data_dir, gate, ledger, discovery, tls, config, source, runs: OnceLock::new() })
+    let lacks_room = AtomicBool::default();
+    Arc::new(Upkeep { data_dir, gate, ledger, discovery, tls, config, source, runs: OnceLock::new(), lacks_room })
 }
 
 /// Reads the configuration again with every SIGHUP. In a terminal that signal says that the terminal is gone, and ends the node.
@@ -482,13 +486,15 @@ fn reload_on_signal(upkeep: Arc<Upkeep>) -> Result<impl Future<Output = ()>, Dae
     })
 }
 
-/// Keeps configuration, prices and clock up to date, takes back what revocations say, and runs batches.
-fn keep_up(api: Arc<ApiState>, clock: Clock) -> Result<impl Future<Output = ()>, DaemonError> {
+/// Keeps configuration, prices, clock and the ledger's room up to date, takes back what revocations say, and runs batches.
+fn keep_up(api: Arc<ApiState>, store: Store, clock: Clock) -> Result<impl Future<Output = ()>, DaemonError> {
     let upkeep = api.upkeep.clone();
     let reload = reload_on_signal(upkeep.clone())?;
+    let room = room_watch::watch(upkeep.clone(), store);
     let take_back = taken_back::run(api.ledger.clone(), api.membership.clone(), api.coordinator.own_site.clone());
     Ok(async move {
-        tokio::join!(reload, renew(upkeep.clone(), clock), watch_clock(upkeep), take_back, run_batches(api));
+        let renewed = renew(upkeep.clone(), clock);
+        tokio::join!(reload, renewed, watch_clock(upkeep), room, take_back, run_batches(api));
     })
 }
 

@@ -10,6 +10,7 @@ use discovery::Discovery;
 use kolo_config::NodeConfig;
 use kolo_runtime::{audit::AuditLog, clock::Clock, divided::Divided};
 use kolo_seat::{Confinement, Keepers, Runner, cgroup, confine::Note, files::serve::Stores, used};
+use kolo_storage::data_dir::{FILES_DIR, RUNS_DIR};
 use kolo_trust::GridFile;
 use tracing::warn;
 
@@ -19,10 +20,6 @@ use crate::{
     site::{task::SharedLedger, usable::Usable},
 };
 
-/// Where the runs lie in the data directory.
-const RUNS_DIRECTORY: &str = "runs";
-/// Where files of users are kept for the time of their reservations.
-const FILES_DIRECTORY: &str = "files";
 /// One part in so many of the files that are open for runs goes to streams, the rest to ports.
 const STREAMS_PART: usize = 4;
 /// How long before the end of its window a command is told to end; of a short window a tenth.
@@ -59,11 +56,11 @@ pub fn site(
         Ok(RunTerms { grace_max: GRACE_MAX, spool_bytes, scratch_in, confinement })
     });
     let terms = terms.transpose().map_err(DaemonError::Runs)?;
-    let root = config.data_dir.join(RUNS_DIRECTORY);
+    let root = config.data_dir.join(RUNS_DIR);
     // What an earlier configuration has left running is still watched and ended.
     let has_keepers = terms.is_some() || root.exists();
     let keepers = has_keepers.then(|| Keepers::open(&root)).transpose().map_err(DaemonError::Runs)?;
-    let runner = (keepers.map(Arc::new), terms, Stores::at(&config.data_dir.join(FILES_DIRECTORY)));
+    let runner = (keepers.map(Arc::new), terms, Stores::at(&config.data_dir.join(FILES_DIR)));
     let here = (discovery, grid.id.clone());
     let audit = Arc::new(AuditLog::at(&config.data_dir));
     let books = (ledger.clone(), usable.clone());
@@ -87,7 +84,7 @@ fn own_files(config: &NodeConfig) -> impl Iterator<Item = &Path> {
 /// Where it is written down what was reserved and used, when commands are run.
 pub fn use_directory(config: &NodeConfig) -> Option<PathBuf> {
     config.settings.runner?;
-    used::beside_runs(&config.data_dir.join(RUNS_DIRECTORY)).map(Path::to_owned)
+    used::beside_runs(&config.data_dir.join(RUNS_DIR)).map(Path::to_owned)
 }
 
 /// How commands are confined, when any are run.

@@ -30,6 +30,10 @@ pub enum SubmitError {
     /// Too many are under way.
     #[error("{MAX_ACTIVE} requests are under way at this node; send it again later, or through another node")]
     Busy,
+    #[error(
+        "the disk of this node is full, and it takes nothing new on; send it through another node, or make room (kolo doctor)"
+    )]
+    NoRoom,
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A request of this name is here already, or is being taken on at this moment.

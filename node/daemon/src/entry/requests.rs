@@ -203,6 +203,9 @@ impl Requests {
                 return Err(SubmitError::Known { id: id.clone(), existing });
             }
         }
+        if !is_resumed && !self.store.has_room() {
+            return Err(SubmitError::NoRoom);
+        }
         let count = records.len();
         if self.active.fetch_add(count, Ordering::Relaxed) + count > MAX_ACTIVE {
             self.active.fetch_sub(count, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing is put into force that this machine was not found to be able to do.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use kolo_runtime::lock::locked;
 use kolo_seat::{
@@ -51,5 +51,11 @@ impl RunSite {
 /// [`RunError`] of the disk.
 pub fn write_note(data_dir: &Path, note: Option<&Note>) -> Result<(), RunError> {
     let noted = serde_json::to_string(&note).map_err(|error| system("a note cannot be written")(error.into()))?;
-    Ok(files::replace(&data_dir.join(NOTE_FILE), &noted)?)
+    let path = data_dir.join(NOTE_FILE);
+    // A full disk may have no room for the same once more.
+    if fs::read_to_string(&path).is_ok_and(|known| known == noted) {
+        Ok(())
+    } else {
+        Ok(files::replace(&path, &noted)?)
+    }
 }

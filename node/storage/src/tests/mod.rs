@@ -3,6 +3,7 @@
 mod directory;
 mod figures;
 mod format;
+mod full;
 mod power;
 mod restart;
 

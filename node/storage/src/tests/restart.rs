@@ -1,6 +1,10 @@
 //! The store as the node uses it: restarts, full journals, history, failing disks.
 
-use std::{collections::BTreeMap, io};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use broker::{
     ids::SiteId,
@@ -172,8 +176,10 @@ async fn a_write_or_sync_that_fails_stops_the_writer_and_loses_nothing_that_was_
             let medium = Failing { inner: Box::new(file), operations_left: operations, bytes_before_failure };
             writer.journal = Journal::new(Box::new(medium), home, 512);
             let (batches, queue) = tokio::sync::mpsc::channel(8);
-            let thread = std::thread::spawn(move || write_until_closed(writer, queue, &WriteFigures::default()));
-            let store = Store { batches, figures: WriteFigures::default() };
+            let thread = std::thread::spawn(move || {
+                write_until_closed(writer, queue, (&WriteFigures::default(), &AtomicBool::default()))
+            });
+            let store = Store { batches, figures: WriteFigures::default(), has_room: Arc::default() };
             let mut acknowledged = Vec::new();
             for attempt in 1.. {
                 if store.commit(vec![put(attempt)]).await.is_err() {

@@ -64,6 +64,7 @@ pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone
             findings.extend(check_versions(&sites.apart));
             findings.push(check_clock(&status));
             findings.push(check_bans(&sites.bans, zone));
+            findings.extend(check_room(&status));
             findings.extend(client.hosts().ok().and_then(|list| check_prices(&list, &status.site, zone)));
             findings.extend(check_activation(&status.failed_activations, now, zone));
             findings
@@ -326,6 +327,14 @@ fn check_versions(apart: &[ApartView]) -> Option<Finding> {
             "install the same kolo on all nodes of the grid; each site says which one is too old",
         )
     })
+}
+
+/// Whether the node has the room on the disk that its promises need; none when it has.
+fn check_room(status: &Status) -> Option<Finding> {
+    let to_do = "make room on the disk of the data directory; the node sees that within seconds. To drop what ended commands have \
+                 left, stop the node and run kolo doctor --free";
+    let what = "the disk is full: this site promises nothing new, and what it has promised stands";
+    status.lacks_room.then(|| Finding::problem("room", what, to_do))
 }
 
 /// Peers that the node has banned.
@@ -614,6 +623,13 @@ mod tests {
         );
         let _ = server.join().unwrap();
         assert_eq!(check(Err(CliError::failed("no node")), Time(90_000), &TimeZone::UTC)[0].level, Level::Note);
+    }
+
+    #[test]
+    fn a_full_disk_is_a_problem_that_ends_by_itself() {
+        assert_eq!(check_room(&status(&json!({}))), None);
+        let finding = check_room(&status(&json!({ "lacks_room": true }))).unwrap();
+        assert!(finding.level == Level::Problem && finding.to_do.unwrap().contains("--free"));
     }
 
     #[test]
