@@ -10,6 +10,8 @@ mod api;
 mod api_drawn;
 #[path = "grid/authority.rs"]
 mod authority;
+#[path = "grid/backup.rs"]
+mod backup;
 #[path = "grid/batch.rs"]
 mod batch;
 #[path = "grid/capabilities.rs"]

@@ -12,6 +12,7 @@ use kolo_config::NodeArgs;
 use kolo_text::time::{parse_duration, parse_span};
 
 use super::{
+    backup_args::{BackupArgs, RestoreArgs},
     batch_args::BatchCommandArgs,
     grid_args::{GridArgs, JoinArgs, KeyArgs},
     local_args::LocalArgs,
@@ -148,6 +149,10 @@ pub enum Command {
     Join(JoinArgs),
     /// Check a data directory and its node, and say how to repair what is wrong
     Doctor(DoctorArgs),
+    /// Save ledger, keys and configuration of a node, running or not, in one file
+    Backup(BackupArgs),
+    /// Check what `kolo backup` has saved, and put it into an empty data directory
+    Restore(RestoreArgs),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
     /// Write the manual pages into a directory

@@ -5,6 +5,7 @@
 //! what runs one.
 
 mod args;
+mod backup_args;
 mod batch_args;
 mod by_socket;
 mod chart;
@@ -134,6 +135,8 @@ fn execute(cli: Cli, run_node: RunNode) -> Result<Exit, CliError> {
         Command::Whoami(args) => commands::whoami::run(&mut context, &args),
         Command::Join(args) => commands::join::run(&mut context, &args),
         Command::Doctor(args) => commands::doctor::run(&mut context, &args),
+        Command::Backup(args) => commands::backup::back_up(&mut context, &args),
+        Command::Restore(args) => commands::backup::restore(&mut context, &args),
     }
 }
 

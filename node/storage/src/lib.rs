@@ -21,6 +21,7 @@
 )]
 
 pub mod activation;
+pub mod backup;
 mod change;
 pub mod data_dir;
 pub mod entry;
@@ -30,6 +31,7 @@ mod inspect;
 mod journal;
 pub mod notice;
 pub mod read;
+pub mod restore;
 mod room;
 mod salvage;
 pub mod sector;

@@ -3,6 +3,7 @@
 //! Invariant: a command checks all that was typed before it talks to anybody, and prints its result once.
 
 pub mod attach;
+pub mod backup;
 pub mod batch;
 mod batch_file;
 mod batch_submit;
