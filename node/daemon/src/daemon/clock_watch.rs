@@ -24,12 +24,13 @@ const WITNESSES_MIN: usize = 3;
 /// So many looks are between two readings that are kept. A start on the same run of the machine allows for what drifts in between.
 const LOOKS_A_READING: u32 = 600;
 
-/// Opens the data directory, and goes on from the last reading of the clocks that is in it.
+/// Opens the data directory with the room that a start needs, and goes on from the last reading of the clocks that is in it.
 ///
 /// # Errors
 /// As [`DataDir::open`].
 pub fn open(data_dir: &Path) -> Result<(Clock, DataDir), DataDirError> {
     let data_dir = DataDir::open(data_dir)?;
+    data_dir.make_room_to_start();
     if let Some(last) = data_dir.last_reading() {
         resume_clock(&last);
     }

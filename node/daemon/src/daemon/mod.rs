@@ -127,7 +127,6 @@ async fn run_from(
     is_up: impl FnOnce(Discovery),
 ) -> Result<(), DaemonError> {
     let (clock, data_dir) = clock_watch::open(&config.data_dir)?;
-    data_dir.make_room_to_start();
     let grid = data_dir.grid(config.grid.clone())?;
     let (tokens, identity, token) = (data_dir.tokens()?, data_dir.identity()?, operator_token(&data_dir)?);
     let (store, mut remembered, waiting) = open_store(&config, &data_dir, identity.site_id(), clock).await?;
@@ -190,8 +189,7 @@ async fn run_from(
     let site = SiteTask::new(queue, ledger, clock, store.clone(), discovery.clone(), requests, metrics);
     beside.spawn(feed.run(offering(upkeep.clone())));
     beside.spawn(runs.serve(inbound.take_runs()));
-    beside.spawn(keep_up(api.clone(), store.clone(), clock)?);
-    beside.spawn(look_for_losses(api.requests.clone(), discovery.clone(), clock));
+    beside.spawn(keep_up(api.clone(), clock)?);
     let end = (failures, first_to_end(discovery.ended(), &mut beside));
     let site = site.with_usable(usable).noting_use(runs::use_directory(&config).as_deref());
     let result = serve((site, inbound), doors, api, end, peers, stop).await;
@@ -486,15 +484,16 @@ fn reload_on_signal(upkeep: Arc<Upkeep>) -> Result<impl Future<Output = ()>, Dae
     })
 }
 
-/// Keeps configuration, prices, clock and the ledger's room up to date, takes back what revocations say, and runs batches.
-fn keep_up(api: Arc<ApiState>, store: Store, clock: Clock) -> Result<impl Future<Output = ()>, DaemonError> {
+/// Keeps configuration, prices, clock and the ledger's room up to date, looks for losses, takes back what revocations say, and runs batches.
+fn keep_up(api: Arc<ApiState>, clock: Clock) -> Result<impl Future<Output = ()>, DaemonError> {
     let upkeep = api.upkeep.clone();
     let reload = reload_on_signal(upkeep.clone())?;
-    let room = room_watch::watch(upkeep.clone(), store);
+    let room = room_watch::watch(upkeep.clone(), api.coordinator.store.clone());
+    let losses = look_for_losses(api.requests.clone(), api.discovery.clone(), clock);
     let take_back = taken_back::run(api.ledger.clone(), api.membership.clone(), api.coordinator.own_site.clone());
     Ok(async move {
         let renewed = renew(upkeep.clone(), clock);
-        tokio::join!(reload, renewed, watch_clock(upkeep), room, take_back, run_batches(api));
+        tokio::join!(reload, renewed, watch_clock(upkeep), room, take_back, losses, run_batches(api));
     })
 }
 
