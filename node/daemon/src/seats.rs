@@ -22,7 +22,7 @@ use broker::{
     ledger::Booking,
     protocol::{AttemptId, Grant},
     time::Time,
-    trust::{Denial, PublicKey},
+    trust::PublicKey,
 };
 use discovery::{
     Discovery, RunAsked, RunInbound, RunStream,

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// From where seeds are run: each range has what the one before has, and more.
-const RANGES: [u64; 13] = [
+const RANGES: [u64; 14] = [
     0,
     HARDEST_FROM,
     PRICED_FROM,
