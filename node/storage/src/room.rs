@@ -24,7 +24,7 @@ use tracing::debug;
 use super::{
     entry,
     error::{StoreError, is_full},
-    files,
+    files::{self, Generations},
     sector::{Role, SECTOR_BYTES},
 };
 
@@ -109,7 +109,10 @@ pub fn lay_out_file(file: &File, bytes: u64) -> io::Result<u64> {
     if file.metadata()?.blocks() * 512 >= bytes {
         return Ok(bytes);
     }
-    let reserved = reserve(file, bytes);
+    let reserved = match reserve(file, bytes) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => write_zeros(file, file.metadata()?.len(), bytes),
+        reserved => reserved,
+    };
     file.sync_all()?;
     match reserved {
         // Some file systems do not count what they have reserved.
@@ -119,13 +122,13 @@ pub fn lay_out_file(file: &File, bytes: u64) -> io::Result<u64> {
     }
 }
 
-/// Takes blocks of the disk for the first `bytes` bytes of a file, whose length stays where the file system can do that.
+/// Takes blocks of the disk for the first `bytes` bytes of a file, whose length and content stay.
 fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     let length = i64::try_from(bytes).unwrap_or(i64::MAX);
     loop {
         match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, length) {
             Err(Errno::EINTR) => {}
-            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => return write_zeros(file, file.metadata()?.len(), bytes),
+            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => return Err(io::ErrorKind::Unsupported.into()),
             taken => return taken.map_err(io::Error::from),
         }
     }
@@ -140,6 +143,23 @@ fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
         at += count;
     }
     Ok(())
+}
+
+/// Lays out the room for the next snapshot, and behind the end of the present one, which becomes the room for the one after that.
+fn lay_out_two(dir: &Path, bytes: u64) -> io::Result<u64> {
+    let next = lay_out(dir, Role::Snapshot, bytes)?;
+    let generations = Generations::of(dir).map_err(io::Error::other)?;
+    let Some(present) = generations.snapshots.last() else { return Ok(next) };
+    let file = File::options().write(true).open(files::path_of(dir, *present, Role::Snapshot))?;
+    let found = file.metadata()?;
+    if found.blocks() * 512 >= bytes {
+        return Ok(next);
+    }
+    match reserve(&file, bytes) {
+        Err(error) if is_full(&error) => Ok(next.min(found.blocks() * 512)),
+        // Where nothing can be reserved behind the end of a file, each snapshot has what is laid out for it alone.
+        _ => Ok(next),
+    }
 }
 
 /// What the next snapshot may need, and how much of that is there.
@@ -228,7 +248,7 @@ impl Room {
     fn lay_out_for_snapshot(&mut self, dir: &Path) {
         // More than is needed, so that it is not done at every write; as much as there is, when the disk is full.
         for bytes in [self.needed_bytes() + self.ahead_bytes, self.needed_bytes()] {
-            match lay_out(dir, Role::Snapshot, bytes) {
+            match lay_out_two(dir, bytes) {
                 Ok(has) => self.has_bytes = has,
                 Err(error) => {
                     debug!(%error, "the room for the next snapshot cannot be laid out");
