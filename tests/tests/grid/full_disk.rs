@@ -119,7 +119,7 @@ fn a_node_on_a_full_disk_keeps_its_promises_starts_again_and_is_freed_without_it
 
     node.kill();
     let listed = free(&node, &[]);
-    assert!(listed.out.contains("1 ended commands") && listed.out.contains(" on seat 0 of "), "{listed:?}");
+    assert!(listed.out.contains("1 ended command with") && listed.out.contains(" on seat 0 of "), "{listed:?}");
     has_ended_run(&node.data()).unwrap();
     let freed = free(&node, &["--yes"]);
     assert!(freed.out.contains("were freed"), "{freed:?}");

@@ -16,6 +16,7 @@ use kolo_storage::{
     data_dir::{FILES_DIR, LEDGER_DIR, RUNS_DIR},
     lock_to_look,
 };
+use kolo_text::words::counted;
 
 use super::finding::{Finding, Level};
 use crate::error::CliError;
@@ -45,7 +46,7 @@ pub(super) fn free(data_dir: &Path, is_sure: bool) -> Result<Finding, CliError> 
         return Ok(Finding::new(CHECK, Level::Note, "ended commands have left nothing"));
     }
     let picture = lines(&found);
-    let what = format!("{} ended commands and their files take {}", found.runs.len(), size(found.bytes()));
+    let what = format!("{} with files sent for them: {}", counted(found.runs.len(), "ended command"), size(found.bytes()));
     let is_sure = is_sure || ask(&what, &picture)?;
     if !is_sure {
         let to_do = "kolo doctor --free --yes drops it; nobody can fetch these outputs and files then";
