@@ -46,7 +46,8 @@ pub(super) fn free(data_dir: &Path, is_sure: bool) -> Result<Finding, CliError> 
         return Ok(Finding::new(CHECK, Level::Note, "ended commands have left nothing"));
     }
     let picture = lines(&found);
-    let what = format!("{} with files sent for them: {}", counted(found.runs.len(), "ended command"), size(found.bytes()));
+    let what =
+        format!("{} with files sent for them: {}", counted(found.runs.len(), "ended command"), size(found.bytes()));
     let is_sure = is_sure || ask(&what, &picture)?;
     if !is_sure {
         let to_do = "kolo doctor --free --yes drops it; nobody can fetch these outputs and files then";
