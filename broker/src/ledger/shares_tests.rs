@@ -191,6 +191,19 @@ fn a_site_that_does_not_know_its_owners_work_promises_nothing() {
 }
 
 #[test]
+fn a_site_that_does_not_believe_its_clock_promises_nothing() {
+    let mut ledger = ledger();
+    assert!(hold(&mut ledger, at(0), ASK).is_ok());
+    ledger.gate.lock().set_clock_believed(false);
+    assert!(!ledger.gate.lock().is_clock_believed());
+    assert_eq!(hold(&mut ledger, at(0), Ask { number: 2, start: 9_000, ..ASK }), Err(Rule::Clock));
+    let confirm = SiteRequest::Confirm { attempt: ASK.attempt(), held_in: 7 };
+    assert!(matches!(ask(&mut ledger, at(0), ASK, confirm), SiteAnswer::Confirmed { .. }), "a promise stays");
+    ledger.gate.lock().set_clock_believed(true);
+    assert!(hold(&mut ledger, at(0), Ask { number: 2, start: 9_000, ..ASK }).is_ok());
+}
+
+#[test]
 fn a_refusal_shows_which_hosts_are_within_the_share() {
     let mut ledger = ledger();
     let SiteAnswer::Refused(refusal) = ask(&mut ledger, at(0), ASK, Ask { hosts: 3, ..ASK }.hold()) else { panic!() };

@@ -197,6 +197,9 @@ fn changes() -> Vec<ScheduleChange> {
     vec![change(ChangeKind::Added), change(ChangeKind::Removed), ScheduleChange::Class(of_class)]
 }
 
+/// Rules that came when answers were recorded already: theirs follow all others.
+const LATER_RULES: [Rule; 2] = [Rule::Needs, Rule::Clock];
+
 /// Answers of a ledger, the first that there were.
 fn site_answers() -> Vec<SiteAnswer> {
     let host = HostId::new("h1").unwrap();
@@ -204,7 +207,7 @@ fn site_answers() -> Vec<SiteAnswer> {
     let statuses = [AttemptStatus::Pending, AttemptStatus::Confirmed, AttemptStatus::Aborted, AttemptStatus::Unknown];
     let state = HostState { host: host.clone(), schedule: schedule(), held: vec![(window, amounts(5))] };
     let refused = |reason| SiteAnswer::Refused(Refusal { reason, version: version(), hosts: vec![state.clone()] });
-    let first_rules = Rule::ALL.iter().filter(|rule| **rule != Rule::Needs);
+    let first_rules = Rule::ALL.iter().filter(|rule| !LATER_RULES.contains(rule));
     let rules = first_rules.map(|rule| RefusalReason::NotAllowed(Denial::new(*rule, "")));
     let site = [
         SiteAnswer::Held { version: version(), hold_for: Millis(10_000), places: Vec::new() },
@@ -293,10 +296,12 @@ fn answers() -> Vec<WireAnswer> {
         WireAnswer::NotUnderstood { kind: 99 },
     ];
     let many = WireAnswer::Many(vec![Some(SiteAnswer::Settled), None]);
-    let reason = RefusalReason::NotAllowed(Denial::new(Rule::Needs, ""));
-    let last = SiteAnswer::Refused(Refusal { reason, version: version(), hosts: Vec::new() });
+    let last = LATER_RULES.map(|rule| {
+        let reason = RefusalReason::NotAllowed(Denial::new(rule, ""));
+        WireAnswer::Site(SiteAnswer::Refused(Refusal { reason, version: version(), hosts: Vec::new() }))
+    });
     let (first, later) = (site_answers().into_iter(), later_site_answers().into_iter());
-    let later = later.map(WireAnswer::Site).chain([many, WireAnswer::Site(last)]);
+    let later = later.map(WireAnswer::Site).chain([many]).chain(last);
     first.map(WireAnswer::Site).chain(others).chain(later).collect()
 }
 

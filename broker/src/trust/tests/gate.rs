@@ -461,7 +461,8 @@ fn each_change_trips_exactly_its_rule() {
         }
         seen.insert(*rule);
     }
-    // The ledger checks what is beside what stands, and its tests whether the site is being emptied or knows its owner's work.
+    // The ledger checks what is beside what stands, and its tests whether the site is being emptied, knows its owner's work, and
+    // believes its clock.
     let of_ledger = [
         Rule::UserShare,
         Rule::MaxHolds,
@@ -472,6 +473,7 @@ fn each_change_trips_exactly_its_rule() {
         Rule::LapsedHolds,
         Rule::Draining,
         Rule::OwnWork,
+        Rule::Clock,
         Rule::OwnQueue,
     ];
     let missing: Vec<_> = Rule::ALL.iter().filter(|rule| !seen.contains(rule) && !of_ledger.contains(rule)).collect();
