@@ -16,7 +16,7 @@ pub fn status(other: &Value) -> Status {
         "site": "s", "name": "alpha", "grid": "lab", "grid_form": "open", "software": SOFTWARE, "started": 0, "api": "",
         "listen": [], "peers": 0, "known_sites": 1, "known_hosts": 0, "active_requests": 0, "is_draining": false,
         "ledger_version": LedgerVersion::default(), "bans": [], "seen_as": [], "clock": null,
-        "failed_activations": [], "counters": {}, "coarse_from": null,
+        "failed_activations": [], "counters": {}, "coarse_from": null, "lacks_room": false, "clock_ahead_s": null,
     });
     for (key, value) in other.as_object().unwrap() {
         assert!(status.get(key).is_some(), "a status has no {key}");

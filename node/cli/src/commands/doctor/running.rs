@@ -626,6 +626,13 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_not_believed_is_a_problem_with_a_way_out() {
+        let finding = check_clock(&status(&json!({ "clock_ahead_s": -259_200 })));
+        assert!(finding.what.contains("3d behind what the node believes"), "{}", finding.what);
+        assert!(finding.level == Level::Problem && finding.to_do.unwrap().contains("--clock-is-right"));
+    }
+
+    #[test]
     fn a_full_disk_is_a_problem_that_ends_by_itself() {
         assert_eq!(check_room(&status(&json!({}))), None);
         let finding = check_room(&status(&json!({ "lacks_room": true }))).unwrap();
