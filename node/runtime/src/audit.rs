@@ -3,9 +3,7 @@
 //!
 //! Invariant: at most two generations of [`FILE_BYTES_MAX`] of each; the older one is `audit.1.jsonl`, or `audit-users.1.jsonl`. However many
 //! lines users cause, they push none of the operator's out. A line that cannot be written is in the log of the process, as all are, and
-//! holds nothing up. Each line has the hash of the line before it in its file, over restarts and generations ([`chain`]).
-
-pub mod chain;
+//! holds nothing up. Each line has the hash of the line before it in its file, over restarts and generations ([`audit_chain`]).
 
 use std::{
     io,
@@ -17,7 +15,7 @@ use blake3::Hash;
 use serde::Serialize;
 use tracing::{info, warn};
 
-use super::{bounded_log, lock::locked};
+use super::{audit_chain, bounded_log, lock::locked};
 
 /// Largest file; some 20,000 lines.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -102,7 +100,7 @@ impl AuditLog {
         let [file, before] = by.files().map(|name| self.directory.join(name));
         let hash = match known.take() {
             Some(hash) => hash,
-            None => chain::last_hash(&file, &before)?,
+            None => audit_chain::last_hash(&file, &before)?,
         };
         let mut text = serde_json::to_string(&Chained { line, before: &hash.to_hex() })?;
         let hash = blake3::hash(text.as_bytes());
@@ -153,7 +151,7 @@ mod tests {
         assert_eq!((read(before), read(file)), (vec![3, 4, 5], vec![6, 7]), "users push nothing of it out");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 4);
         for (by, lines) in [(By::Operator, 5), (By::User, 6)] {
-            let found = chain::check(directory.path(), by).unwrap();
+            let found = audit_chain::check(directory.path(), by).unwrap();
             assert_eq!((found.lines, found.breaks.as_slice()), (lines, &[][..]), "over a restart and generations");
         }
     }
@@ -168,7 +166,7 @@ mod tests {
         let whole = fs::read_to_string(&file).unwrap();
         fs::write(&file, whole.clone() + &whole[..20]).unwrap();
         let hash = AuditLog::at(directory.path()).append(By::Operator, &line, 4096).unwrap();
-        let found = chain::check(directory.path(), By::Operator).unwrap();
+        let found = audit_chain::check(directory.path(), By::Operator).unwrap();
         assert_eq!((found.lines, found.last, found.breaks), (2, Some(hash), Vec::new()));
     }
 }

@@ -8,6 +8,7 @@
 )]
 
 pub mod audit;
+pub mod audit_chain;
 pub mod bounded_log;
 pub mod changes;
 pub mod clock;

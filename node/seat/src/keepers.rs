@@ -49,7 +49,7 @@ use super::{
     places::{AccountRuns, NoPlace, PlacedRun, RunPlaces, by_account},
     processes,
     removal::remove_tree,
-    uids, used,
+    seat_uid, used,
 };
 
 /// Most runs of one seat.
@@ -222,7 +222,7 @@ impl Keepers {
         }
         let mut task = task.clone();
         let is_new = Last::read(&seat)?.is_none();
-        task.confinement.uids = uids::of_seat(&seat, is_new, task.confinement.uids, &self.seats()?)?;
+        task.confinement.uids = seat_uid::of_seat(&seat, is_new, task.confinement.uids, &self.seats()?)?;
         last.add(id.run, task.deadline, now);
         last.write(&seat)?;
         if !task.order.ssh_keys.is_empty() {

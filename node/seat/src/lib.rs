@@ -30,6 +30,7 @@ pub mod places;
 pub mod podman;
 mod processes;
 mod removal;
+mod seat_uid;
 mod spool;
 pub mod ssh;
 pub mod testing;

@@ -11,7 +11,8 @@ use broker::{
 use rand::RngExt;
 
 use super::{
-    canary::Canary, checks, clocks, event::NodeEvent, grid::Grid, message::Body, queues::Queues, rules, shares::Shares,
+    canary::Canary, checks, clock_setting, event::NodeEvent, grid::Grid, message::Body, queues::Queues, rules,
+    shares::Shares,
 };
 use crate::engine::{Actor, Write};
 
@@ -44,7 +45,7 @@ pub fn start(grid: &mut Grid, node: usize) {
         let what = format!("s{node} does not find room again for what it had granted: {:?}", misfit.attempt);
         grid.violate("never over-committed", Some(&misfit.attempt.request), what);
     }
-    clocks::heed(grid, node);
+    clock_setting::heed(grid, node);
     checks::check_start(grid, node);
     checks::check_ledger(grid, node);
     checks::check_sums(grid, node);

@@ -18,6 +18,7 @@ mod checks;
 mod choice;
 mod classes;
 mod clock;
+mod clock_setting;
 mod clocks;
 mod credentials;
 mod demands;

@@ -16,7 +16,8 @@ use super::{
     canary::Canary,
     checks,
     classes::Classes,
-    clocks::{self, Clocks},
+    clock_setting,
+    clocks::Clocks,
     demands::Demands,
     drains::Drains,
     event::{Event, NodeEvent},
@@ -178,7 +179,7 @@ impl Trial {
         }
         owners::plan_drains(grid);
         ruling::plan(grid);
-        clocks::plan(grid);
+        clock_setting::plan(grid);
         hoarding::plan(grid);
         queueing::plan(grid);
         fates.plan(grid);
@@ -244,7 +245,7 @@ impl Trial {
             Event::Reprice { site, seed } => owners::reprice(grid, site, seed),
             Event::Evict { number } => losses::evict(&mut self.world, number),
             Event::Drain { site, is_draining } => owners::drain(&mut self.world, site, is_draining),
-            Event::SetClock { site, off_ms } => clocks::set(grid, site, off_ms),
+            Event::SetClock { site, off_ms } => clock_setting::set(grid, site, off_ms),
             Event::Rules { site, seed } => ruling::change(grid, site, seed),
             Event::Order { site, seed } => queueing::order(&mut self.world, site, seed),
             Event::Desert { number } => losses::desert(grid, number),
@@ -369,7 +370,7 @@ impl Trial {
         grid.note(None, format_args!("everything is healed"));
         grid.is_healed = true;
         grid.network.heal();
-        clocks::heal(grid);
+        clock_setting::heal(grid);
         for node in 0..self.world.grid.nodes.len() {
             self.world.grid.nodes[node].slow_ms = 0;
             if matches!(self.world.grid.nodes[node].state, State::Down | State::Absent) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kolo_runtime::audit::{By, chain};
+use kolo_runtime::{audit::By, audit_chain};
 
 use super::finding::{Finding, Level};
 
@@ -16,7 +16,7 @@ pub fn check(data_dir: &Path) -> Vec<Finding> {
 
 fn of_right(data_dir: &Path, by: By) -> Option<Finding> {
     let [file, _] = by.files();
-    let found = match chain::check(data_dir, by) {
+    let found = match audit_chain::check(data_dir, by) {
         Ok(found) => found,
         Err(error) => return Some(Finding::new(CHECK, Level::Note, format!("{file} cannot be read: {error}"))),
     };

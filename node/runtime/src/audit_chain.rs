@@ -8,7 +8,7 @@ use std::{fs, io, io::ErrorKind, path::Path};
 use blake3::Hash;
 use serde::Deserialize;
 
-use super::By;
+use super::audit::By;
 
 /// Stand-in for a hash in the first line of all.
 const NOTHING: Hash = Hash::from_bytes([0; 32]);
@@ -116,7 +116,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::*, *};
+    use super::{super::audit::*, *};
 
     /// The lines of a log of six.
     fn written(directory: &Path) -> Vec<String> {
