@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use end_to_end::{Node, hosts};
+use end_to_end::{Node, hosts, wait_until};
 use serde_json::{Value, json};
 
 const DAY_MS: i64 = 86_400_000;
@@ -70,6 +70,15 @@ fn other_sites_say_what_time_it_is() {
     [&alpha, &beta].iter().for_each(|node| node.wait_until_it_knows(2));
     assert_eq!(submission(&alpha).0, Some(0), "something that could be lost");
     restarted_ahead(&mut alpha);
-    alpha.wait_until("the clock to be believed", "/v1/status", |status| status["clock_ahead_s"].is_null());
+    // What changes at a site is told at once, with its time.
+    let mut hours = 0;
+    let mut told = || {
+        hours += 1;
+        let start = end_to_end::seconds_from_now(hours * 3_600);
+        let work = json!({"host": "b1", "start": start, "end": start + 60, "amounts": {"cpu": 500}});
+        assert_eq!(beta.post("/v1/local", &work.to_string()).0, 201, "{work}");
+        alpha.get("/v1/status")["clock_ahead_s"].clone()
+    };
+    wait_until("the clock to be believed", &mut told, Value::is_null);
     assert!(alpha.log().contains("this machine's clock is believed again"), "{}", alpha.log());
 }

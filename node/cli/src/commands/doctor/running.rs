@@ -381,10 +381,11 @@ pub(super) fn confirm_clock(client: &Client) -> Result<Finding, CliError> {
     Ok(Finding::good("clock", what))
 }
 
-/// The words for a clock that is so many seconds ahead; below zero it is behind.
+/// The words for a clock that is so many seconds ahead, in whole minutes; below zero it is behind.
 fn off_by(ahead_s: i64) -> String {
     let direction = if ahead_s > 0 { "ahead of" } else { "behind" };
-    format!("{} {direction}", format_span(Span(ahead_s.unsigned_abs())))
+    let minutes = (ahead_s.unsigned_abs() + 30) / 60;
+    format!("{} {direction}", format_span(Span(minutes * 60)))
 }
 
 /// Clocks are compared by what others have signed: how far theirs are ahead of this one, messages from the future, and
