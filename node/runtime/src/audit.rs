@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use super::{audit_chain, bounded_log, lock::locked};
 
 /// Largest file; some 20,000 lines.
-const FILE_BYTES_MAX: u64 = 4 << 20;
+pub(super) const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The right by which something is done; lines of each right have a file of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl AuditLog {
     }
 
     /// Adds a line to its file; the hash of the line.
-    fn append(&self, by: By, line: &AuditLine<'_>, bytes_max: u64) -> io::Result<Hash> {
+    pub(super) fn append(&self, by: By, line: &AuditLine<'_>, bytes_max: u64) -> io::Result<Hash> {
         let mut last = locked(&self.last);
         let known = &mut last[by as usize];
         let [file, before] = by.files().map(|name| self.directory.join(name));

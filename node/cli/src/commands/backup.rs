@@ -41,7 +41,8 @@ pub fn back_up(context: &mut Context, args: &BackupArgs) -> Result<Exit, CliErro
     let data_dir = data_dir(context)?;
     // What is promised while it is made may or may not be in it.
     let made_ms = unix_ms();
-    let made = backup::back_up(&data_dir, &args.config, &args.file, (made_ms, SOFTWARE)).map_err(explained)?;
+    let made =
+        backup::back_up(&data_dir, &args.config, &args.file, (made_ms, SOFTWARE)).map_err(|error| explained(&error))?;
     context.done(&Saved {
         file: args.file.display().to_string(),
         data_dir: data_dir.display().to_string(),
@@ -59,7 +60,7 @@ pub fn restore(context: &mut Context, args: &RestoreArgs) -> Result<Exit, CliErr
     let Some(data_dir) = context.global.data_dir.clone() else {
         return Err(CliError::Usage("name the directory to restore to: --data-dir DIR".to_owned()));
     };
-    let restored = restore::restore(&args.file, &data_dir).map_err(explained)?;
+    let restored = restore::restore(&args.file, &data_dir).map_err(|error| explained(&error))?;
     context.done(&Saved {
         file: args.file.display().to_string(),
         data_dir: data_dir.display().to_string(),
@@ -84,8 +85,8 @@ fn time_of(unix_ms: u64) -> Time {
     Time(i64::try_from(unix_ms / 1000).unwrap_or(i64::MAX))
 }
 
-fn explained(error: BackupError) -> CliError {
-    let hint = match &error {
+fn explained(error: &BackupError) -> CliError {
+    let hint = match error {
         BackupError::NoLedger(_) => {
             "name the node's own directory with --data-dir; that of the packaged service is /var/lib/kolo"
         }

@@ -176,7 +176,7 @@ impl Membership {
     fn signed_revocations(&self) -> Vec<SignedRevocation> {
         let gate = self.gate.lock();
         let take_backs = locked(&self.take_backs);
-        let plain = gate.revocations().all().cloned().take(REVOCATIONS_MAX - TAKE_BACKS_MAX);
+        let plain = gate.revocations().all().take(REVOCATIONS_MAX - TAKE_BACKS_MAX).cloned();
         plain.chain(take_backs.all()).collect()
     }
 

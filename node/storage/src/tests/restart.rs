@@ -177,7 +177,7 @@ async fn a_write_or_sync_that_fails_stops_the_writer_and_loses_nothing_that_was_
             writer.journal = Journal::new(Box::new(medium), home, 512);
             let (batches, queue) = tokio::sync::mpsc::channel(8);
             let thread = std::thread::spawn(move || {
-                write_until_closed(writer, queue, (&WriteFigures::default(), &AtomicBool::default()))
+                write_until_closed(writer, queue, (&WriteFigures::default(), &AtomicBool::default()));
             });
             let store = Store { batches, figures: WriteFigures::default(), has_room: Arc::default() };
             let mut acknowledged = Vec::new();
