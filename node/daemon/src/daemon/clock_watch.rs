@@ -59,6 +59,7 @@ pub async fn watch_clock(upkeep: Arc<Upkeep>) {
         let agrees = |offset: ClockOffset| offset.sites >= others.min(WITNESSES_MIN) && !is_off(offset.median_ms);
         if doubt.is_some() && offset.is_some_and(agrees) {
             confirm_clock();
+            info!("this machine's clock is believed: other sites show the same time");
             doubt = None;
         }
         upkeep.gate.lock().set_clock_believed(doubt.is_none());
