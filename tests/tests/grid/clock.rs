@@ -68,15 +68,19 @@ fn other_sites_say_what_time_it_is() {
     let mut alpha = Node::first("alpha", &hosts("a", 1));
     let beta = Node::joining("beta", &hosts("b", 1), &alpha, &[]);
     [&alpha, &beta].iter().for_each(|node| node.wait_until_it_knows(2));
-    assert_eq!(submission(&alpha).0, Some(0), "something that could be lost");
+    let enter = |node: &Node, host: &str, hours: u64| {
+        let start = end_to_end::seconds_from_now(hours * 3_600);
+        let work = json!({"host": host, "start": start, "end": start + 60, "amounts": {"cpu": 500}});
+        assert_eq!(node.post("/v1/local", &work.to_string()).0, 201, "{work}");
+    };
+    // Something that could be lost.
+    enter(&alpha, "a1", 1);
     restarted_ahead(&mut alpha);
     // What changes at a site is told at once, with its time.
-    let mut hours = 0;
+    let mut hours = 0_u64;
     let mut told = || {
         hours += 1;
-        let start = end_to_end::seconds_from_now(hours * 3_600);
-        let work = json!({"host": "b1", "start": start, "end": start + 60, "amounts": {"cpu": 500}});
-        assert_eq!(beta.post("/v1/local", &work.to_string()).0, 201, "{work}");
+        enter(&beta, "b1", hours);
         alpha.get("/v1/status")["clock_ahead_s"].clone()
     };
     wait_until("the clock to be believed", &mut told, Value::is_null);
