@@ -24,7 +24,7 @@ pub(crate) fn network_of(address: &Multiaddr) -> Option<Network> {
     if is_relayed { None } else { network_on_way(address) }
 }
 
-/// The same, through a relay the relay's.
+/// Network from which a connection at `address` comes; through a relay it is the relay's.
 pub(crate) fn network_on_way(address: &Multiaddr) -> Option<Network> {
     let text = match ip_of(address)? {
         ip if is_this_machine(ip) => return None,

@@ -31,7 +31,7 @@ pub struct ClockOffset {
 
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    /// What the site's clock showed when this node's monotonic one was at zero, in Unix milliseconds.
+    /// The site's wall clock at the zero of this node's monotonic one, in Unix milliseconds.
     zero_ms: i64,
     at: Millis,
 }
@@ -63,7 +63,7 @@ impl Offsets {
         samples.insert(site.clone(), Sample { zero_ms, at: now });
     }
 
-    /// What is known at `now`, when this machine's wall clock shows `utc_ms`; none when no site sent anything lately.
+    /// The offsets known at `now`, beside a wall clock of this machine at `utc_ms`; none when no site sent anything lately.
     pub(crate) fn summary(&self, utc_ms: u64, now: Millis) -> Option<ClockOffset> {
         let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let recent = samples.values().filter(|sample| now - sample.at < LIFE);
@@ -75,7 +75,7 @@ impl Offsets {
     }
 }
 
-/// What a clock showed when the monotonic one was at zero, that shows `utc_ms` at `now`.
+/// Reading of a wall clock at the zero of the monotonic one, when the first shows `utc_ms` and the second `now`.
 fn zero_ms(utc_ms: u64, now: Millis) -> i64 {
     let whole = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
     whole(utc_ms).saturating_sub(whole(now.0))

@@ -41,7 +41,7 @@ struct Connected {
     last_used: Millis,
     /// The network of its newest connection of which it is known: one more through a relay hides it from nobody.
     network: Option<Network>,
-    /// The same, or that of the relay through which it is reached.
+    /// The network of the peer, or of the relay through which it is reached.
     way: Option<Network>,
     /// The credential by which it belongs to the grid, empty in an open one; none until it has proven that.
     proof: Option<Vec<u8>>,

@@ -57,8 +57,8 @@ pub struct Status {
     pub seen_as: Vec<String>,
     /// None when no message of another site has come lately.
     pub clock: Option<ClockView>,
-    /// How far this machine's clock is ahead of what the node believes, in seconds; below zero when it is behind. While there is this,
-    /// nothing is promised, forgotten or ended by it.
+    /// Seconds by which this machine's clock is ahead of the time that the node believes; below zero when it is behind. Nothing is
+    /// promised, forgotten or ended by a clock with such a doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_ahead_s: Option<i64>,
     /// Events for which the owner's hook has failed to the last try, oldest first.

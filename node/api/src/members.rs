@@ -26,7 +26,7 @@ pub struct MemberView {
     pub name: String,
     pub expires: Option<Time>,
     pub revoked: bool,
-    /// When its credential was made, where the node knows the credential.
+    /// Start of the member's credential, where the node knows the credential.
     pub since: Option<Time>,
     /// The invitation that it came by, as far as the node knows it.
     pub invitation: Option<InvitationView>,

@@ -33,6 +33,6 @@ pub struct DrainView {
 /// Answer of `POST /v1/clock/confirm`.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct ClockConfirmed {
-    /// How far the machine's clock was ahead of what the node believed, in seconds; none when it was believed already.
+    /// Seconds by which the machine's clock was ahead of the time that the node believed; none when the clock was believed already.
     pub was_ahead_s: Option<i64>,
 }

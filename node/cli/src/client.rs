@@ -159,7 +159,7 @@ impl Client {
         self.base.split_once("://").map_or(&self.base, |(_, address)| address)
     }
 
-    /// Where the node was reached without TLS; none before the first call.
+    /// Address of the node in calls without TLS; none before the first call.
     pub(super) fn dialled(&self) -> Option<SocketAddr> {
         self.dialled.address()
     }

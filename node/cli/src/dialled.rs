@@ -26,7 +26,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Dialled(Arc<OnceLock<SocketAddr>>);
 
 impl Dialled {
-    /// Where connections lead; none before the first one.
+    /// Address of all connections; none before the first one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.0.get().copied()
     }

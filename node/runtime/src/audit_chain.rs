@@ -58,7 +58,7 @@ pub(super) fn last_hash(file: &Path, before: &Path) -> io::Result<Hash> {
 /// Looks at all lines of one right in a data directory, whether or not a node writes there.
 ///
 /// # Errors
-/// What the disk says; files that are not there hold no lines.
+/// Errors of the disk; files that are not there hold no lines.
 pub fn check(directory: &Path, by: By) -> io::Result<AuditChain> {
     let [file, before] = by.files().map(|name| directory.join(name));
     let mut texts = (read(&before)?, read(&file)?);

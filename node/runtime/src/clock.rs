@@ -82,7 +82,7 @@ pub fn unix_time() -> Time {
     second_of(i64::try_from(unix_ms()).unwrap_or(i64::MAX))
 }
 
-/// Why the wall clock is not believed now.
+/// Doubt about the wall clock at this moment; none while it is believed.
 pub fn clock_doubt() -> Option<ClockDoubt> {
     let mut wall = wall();
     wall.read(reading());
@@ -96,17 +96,18 @@ pub fn confirm_clock() {
 
 /// Goes on from what an earlier process has left.
 pub fn resume_clock(last: &LastReading) {
-    *wall() = WallClock::resumed(reading(), last, &boot_name());
+    *wall() = WallClock::resumed(reading(), last, boot_name());
 }
 
-/// What the next process is to go on from.
+/// The reading that the next process goes on from.
 pub fn last_reading() -> LastReading {
-    wall().last(reading(), &boot_name())
+    wall().last(reading(), boot_name())
 }
 
 /// Name of this run of the machine; empty where the system has none, which is then taken for one run.
-fn boot_name() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+fn boot_name() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned())
 }
 
 /// A span of the core's clock as the standard library's.

@@ -21,7 +21,7 @@ use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, 
 
 /// Longest path that fits into a socket's address: 108 bytes with its end (unix(7)).
 const PATH_BYTES_MAX: usize = 107;
-/// How long who listens may take to take a connection, as by TCP.
+/// Time that a listener has to take a connection, as by TCP.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 
 /// Listens at `path` without blocking.
@@ -49,7 +49,7 @@ pub fn may_connect(path: &Path) -> bool {
 /// Connects to who listens at `path`, if that is root or the owner of the directory, within three seconds.
 ///
 /// # Errors
-/// Those of the system, [`io::ErrorKind::TimedOut`], and [`io::ErrorKind::PermissionDenied`] when it is somebody else.
+/// Errors of the system, [`io::ErrorKind::TimedOut`], and [`io::ErrorKind::PermissionDenied`] when it is somebody else.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     connect_within(path, CONNECT_MAX)
 }

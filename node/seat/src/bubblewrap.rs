@@ -22,9 +22,9 @@ use super::{
 pub const SELF_IN_SANDBOX: &str = "/run/kolo";
 /// The directory for temporary files of a sandbox.
 pub(super) const SANDBOX_TEMPORARY: &str = "/tmp";
-/// What takes user namespaces from commands: they open much of the kernel.
+/// Option that takes user namespaces from commands: such namespaces open much of the kernel.
 const NO_NAMESPACES: &str = "--disable-userns";
-/// What is said where bubblewrap cannot.
+/// Words for a bubblewrap without this option.
 const NAMESPACES_LEFT: &str = "commands can make user namespaces, which open more of the kernel to them: bubblewrap forbids it from version 0.8 on, without setuid, where /proc/sys can be written";
 /// The sandbox.
 const BUBBLEWRAP: &str = "bwrap";
@@ -88,7 +88,7 @@ impl Confinement {
         words
     }
 
-    /// The same, with user namespaces for commands where bubblewrap makes a sandbox only so. It is found once, before commands could bring
+    /// The confinement, with user namespaces for commands where bubblewrap makes a sandbox only so. The need is found once, before commands could bring
     /// it about.
     #[must_use]
     pub fn suited_to_bubblewrap(self) -> Confinement {
@@ -98,7 +98,7 @@ impl Confinement {
         if is_needed { nested } else { self }
     }
 
-    /// What a sandbox does not take from commands.
+    /// Words about what a sandbox leaves open to commands.
     pub(super) fn namespaces_left(&self) -> Vec<String> {
         self.has_nested_namespaces.then(|| NAMESPACES_LEFT.to_owned()).into_iter().collect()
     }

@@ -56,7 +56,7 @@ const PODMAN_PROCESSES: u64 = 96;
 /// Where programs that confine are looked for, whatever anybody's environment says.
 const TOOLS_IN: [&str; 4] = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"];
 
-/// What is said where the kernel tells who a socket is of, but not of which run.
+/// Words for a kernel that tells the user of a socket, but not its run.
 const PORTS_OF_ALL: &str = "the ports of a run (--port) are open to all commands: the kernel does not tell the cgroup of a socket (CONFIG_SOCK_CGROUP_DATA and CONFIG_INET_DIAG do)";
 
 /// What stands between commands and the machine.

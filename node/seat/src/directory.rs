@@ -36,7 +36,7 @@ const TASK_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Largest of the other files.
 const NOTE_BYTES_MAX: u64 = 64 * 1024;
 
-/// What was said on each [`Output`].
+/// File names of the outputs, by [`Output`].
 const OUTPUTS: [&str; 2] = ["stdout", "stderr"];
 /// Where room for the end is kept until it is there.
 const ROOMS: [&str; 2] = ["end-room", "end-room-2"];
@@ -217,7 +217,7 @@ impl RunDirectory {
         self.file("ended").exists()
     }
 
-    /// When a file was last added to it or taken away, which for a run that is over is its end.
+    /// Time of the last change to the list of its files, which for a run that is over is its end.
     pub fn changed(&self) -> Option<SystemTime> {
         fs::metadata(&self.0).and_then(|found| found.modified()).ok()
     }

@@ -23,7 +23,7 @@ const COUNTED_MAX: usize = 100_000;
 #[derive(Debug)]
 pub struct EndedRun {
     pub id: RunId,
-    /// What it takes on the disk: its outputs, and the files in its scratch directory.
+    /// Bytes on the disk of its outputs and of its scratch directory.
     pub bytes: u64,
     directory: RunDirectory,
 }
@@ -36,14 +36,14 @@ pub struct SentFiles {
     path: PathBuf,
 }
 
-/// What ended runs have left.
+/// Outputs and files of ended runs.
 #[derive(Debug, Default)]
 pub struct Leavings {
     pub runs: Vec<EndedRun>,
     pub files: Vec<SentFiles>,
 }
 
-/// What was freed, and what could not be.
+/// Bytes that were freed, and paths that could not be.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Freed {
     pub bytes: u64,
@@ -52,7 +52,7 @@ pub struct Freed {
 }
 
 impl Leavings {
-    /// What ended runs have left in `runs`, and of what their users have sent in `files`.
+    /// Finds the outputs of ended runs in `runs`, and the files that their users have sent in `files`.
     ///
     /// # Errors
     /// When the runs cannot be listed.

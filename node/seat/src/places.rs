@@ -152,7 +152,7 @@ impl RunPlaces {
         own.filter_map(|(index, run)| Some((run.ended?, index))).min().map(|(_, index)| index)
     }
 
-    /// The same for the account that has most of all that have more than `share`, and of which a run has ended.
+    /// The run that ended first of the account with most, among accounts with more than `share` and an ended run.
     fn oldest_of_largest(
         &self,
         accounts: &BTreeMap<PublicKey, AccountRuns>,

@@ -35,7 +35,7 @@ pub enum RunUids {
 }
 
 impl UidRange {
-    /// What systemd's list of ids leaves unused; so many that no two nodes of a machine pick the same.
+    /// The ids that systemd's list leaves unused; so many that no two nodes of a machine pick the same.
     pub const UNUSED: UidRange = UidRange { first: 0x7000_0000, last: 0x7fff_ffff };
 
     /// The first of them, and the only one of a run.
@@ -102,7 +102,7 @@ impl RunUids {
     /// Reads `off`, or a range that has one for each seat.
     ///
     /// # Errors
-    /// What was expected.
+    /// The form that was expected.
     pub fn parse(text: &str) -> Result<RunUids, String> {
         if text == "off" {
             return Ok(RunUids::Off);

@@ -27,7 +27,7 @@ use super::{
     sector::Role,
 };
 
-/// How a backup begins; the number is that of the layout.
+/// First bytes of a backup; the number is that of the layout.
 pub const MAGIC: &[u8; 14] = b"kolo backup 1\n";
 /// Most bytes of a manifest.
 pub const MANIFEST_BYTES_MAX: u64 = 1 << 20;
@@ -39,18 +39,18 @@ pub const FILE_BYTES_MAX: u64 = 4 << 30;
 const SMALL_BYTES_MAX: u64 = 64 << 20;
 /// Deepest directory.
 const DEPTH_MAX: usize = 4;
-/// How often the ledger is read again when it has changed meanwhile.
+/// Most readings of a ledger that changes meanwhile.
 const TRIES_MAX: u32 = 50;
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Where the configuration is in a backup, and in the directory that it is restored to.
+/// Folder of the configuration in a backup, and in the directory that it is restored to.
 pub const CONFIG_DIR: &str = "restored-configuration";
 
-/// What is in a backup.
+/// List of the files in a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// When it was made, Unix milliseconds: what was promised before is in it.
+    /// Time of the backup, in Unix milliseconds: promises of before are in it.
     pub made_ms: u64,
     /// Name and version of the program that has made it.
     pub software: String,
@@ -63,14 +63,14 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SavedFile {
-    /// Where it is in the data directory.
+    /// Path in the data directory.
     pub path: String,
     pub bytes: u64,
     /// BLAKE3, in hexadecimal digits.
     pub hash: String,
 }
 
-/// Why there is no backup, or it is not restored.
+/// Errors of a backup and of a restoration.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error("{path}: {source}", path = path.display())]
@@ -84,7 +84,7 @@ pub enum BackupError {
     /// A bound is reached, or a file cannot be named.
     #[error("{path}: {detail}", path = path.display())]
     Unfit { path: PathBuf, detail: String },
-    /// It is no backup, or not as it was made.
+    /// The file is no backup, or was changed.
     #[error("{path}: {detail}; nothing was restored", path = path.display())]
     Damaged { path: PathBuf, detail: String },
 }
@@ -99,7 +99,7 @@ pub fn disk(path: &Path) -> impl FnOnce(io::Error) -> BackupError {
 #[derive(Debug)]
 pub struct Backup {
     pub manifest: Manifest,
-    /// What its ledger holds.
+    /// Counts of the ledger's contents.
     pub ledger: Summary,
     /// Bytes of all files in it.
     pub bytes: u64,

@@ -25,9 +25,9 @@ use super::{error::is_full, files::sync_directory, room, start::was_begun};
 
 /// The name of the ledger's directory.
 pub const LEDGER_DIR: &str = "ledger";
-/// Where the runs of users lie.
+/// Directory of the runs of users.
 pub const RUNS_DIR: &str = "runs";
-/// Where files of users are kept for the time of their reservations.
+/// Directory of the files of users, kept for the time of their reservations.
 pub const FILES_DIR: &str = "files";
 /// The file of the node's key.
 pub const IDENTITY_FILE: &str = "identity.key";
@@ -210,7 +210,7 @@ impl DataDir {
         }
     }
 
-    /// What the clocks showed when the node last ran, as far as it was believed; none where that cannot be read, as at a first start.
+    /// Last reading of the clocks that an earlier process believed; none where that cannot be read, as at a first start.
     pub fn last_reading(&self) -> Option<LastReading> {
         serde_json::from_slice(&fs::read(self.0.join(CLOCK_FILE)).ok()?).ok()
     }

@@ -27,7 +27,7 @@ use super::{
 pub struct Loaded {
     /// The ledger's own number.
     pub ledger: u64,
-    /// That of the journal in use.
+    /// Number of the journal in use.
     pub generation: u64,
     /// What the files add up to.
     pub state: State,

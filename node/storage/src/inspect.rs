@@ -51,7 +51,7 @@ fn look(dir: &Path) -> Result<Inspection, StoreError> {
     look_unlocked(dir)
 }
 
-/// The same of a ledger that no node can have.
+/// Inspects a ledger without its lock, where no node can have that.
 pub fn look_unlocked(dir: &Path) -> Result<Inspection, StoreError> {
     match files::load(dir)? {
         None => Ok(Inspection::Empty),

@@ -22,11 +22,11 @@ use super::{
     inspect::{Inspection, Summary, look_unlocked},
 };
 
-/// What was restored.
+/// Result of a restoration.
 #[derive(Debug)]
 pub struct Restored {
     pub manifest: Manifest,
-    /// What its ledger holds.
+    /// Counts of the ledger's contents.
     pub ledger: Summary,
 }
 
@@ -125,7 +125,7 @@ fn restore_file(backup: &mut File, file: &Path, saved: &SavedFile, target: &Path
     written.sync_all().map_err(disk(target))
 }
 
-/// What is read, and its hash.
+/// A reader that hashes all it passes on.
 struct Hashed<R> {
     source: R,
     hasher: blake3::Hasher,

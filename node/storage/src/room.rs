@@ -162,7 +162,7 @@ fn lay_out_two(dir: &Path, bytes: u64) -> io::Result<u64> {
     }
 }
 
-/// What the next snapshot may need, and how much of that is there.
+/// Bytes that the next snapshot may need, and those that are reserved.
 pub struct Room {
     /// Sectors of the snapshot that the journal in use goes on from; while a compaction makes it, at most so many.
     snapshot_sectors: u64,
@@ -173,9 +173,9 @@ pub struct Room {
     /// Bytes that are laid out for a snapshot.
     has_bytes: u64,
     has_journal: bool,
-    /// What the last look has found.
+    /// Whether the last look has found the room.
     was_there: bool,
-    /// When a look has found the disk full.
+    /// Time of a look that found the disk full.
     found_full: Option<Instant>,
 }
 

@@ -84,7 +84,7 @@ pub fn push_changes(changes: &[Change], content: &mut Vec<u8>) -> Result<(), Sto
     Ok(())
 }
 
-/// What work beside the writer leaves to it.
+/// Results of the work beside the writer.
 #[derive(Default)]
 struct Beside {
     prepared: Option<Prepared>,
@@ -97,7 +97,7 @@ struct Beside {
 /// Work beside the writer.
 struct Work {
     dir: PathBuf,
-    /// Where the next journal belongs, and its bytes; none when it is there already.
+    /// Path and bytes of the next journal; none when it is there already.
     next: Option<(Home, u64)>,
     /// The journal to compact, if any is closed.
     closed: Option<Home>,
@@ -141,7 +141,7 @@ pub struct Writer {
     background: Option<JoinHandle<Result<Beside, StoreError>>>,
     /// The journal that is being compacted, or waits for that.
     closed: Option<Home>,
-    /// When the disk was found too full for the work beside the writer, which is tried again.
+    /// Time at which the disk was too full for the work beside the writer, which is tried again.
     found_full: Option<Instant>,
     room: Room,
     /// Held as long as any thread writes files.

@@ -23,10 +23,10 @@ const MILLION: u64 = 1_000_000;
 #[derive(Debug)]
 pub struct Clock {
     skew_ms: i64,
-    /// How far the wall clock is off beside that.
+    /// Milliseconds that the wall clock is off beside its skew.
     off_ms: i64,
     believed: Cell<WallClock>,
-    /// Whatever the wall clock shows is believed: the fault of doing so.
+    /// Deliberate fault: the node believes whatever its wall clock shows.
     pub believes_all: bool,
     /// Local microseconds a true millisecond, times a thousand.
     rate: u64,
@@ -82,7 +82,7 @@ impl Clock {
         self.believed.set(WallClock::resumed(seen, &last, boot));
     }
 
-    /// What the clocks show at the true time `now`, as far as that is believed.
+    /// Believed readings of the clocks at the true time `now`.
     pub fn now(&self, now: Moment) -> Now {
         let (seen, mut believed) = (self.seen(now), self.believed.get());
         let believed_ms = believed.read(seen);

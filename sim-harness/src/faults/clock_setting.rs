@@ -7,7 +7,7 @@ use super::{clocks::Clocks, event::Event, grid::Grid};
 
 /// One clock in so many is set wrong.
 const SET_EVERY: u32 = 2;
-/// How wrong: beyond what a machine may have been off for and be believed at its next start.
+/// Days by which a clock is set wrong: beyond the standstill that is believed at a start.
 const OFF_DAYS: std::ops::RangeInclusive<i64> = 2..=30;
 const DAY_MS: i64 = 86_400_000;
 

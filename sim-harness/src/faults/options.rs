@@ -144,7 +144,7 @@ pub struct Options {
     pub batches: Option<Batches>,
     /// Which sites are emptied, and when.
     pub drains: Option<Drains>,
-    /// Which wall clocks are set wrong.
+    /// Wall clocks that are set wrong.
     pub clocks: Option<Clocks>,
     /// Rules of owners that change.
     pub rules: Option<Rules>,

@@ -24,7 +24,7 @@ use nix::sys::{
 use super::{canary::Canary, figures::Figures, history::Violation, trial::Trial};
 
 /// A seed that has not ended after so long is named, and ends the program: nothing can be done about a loop from outside of its thread.
-/// It is processor time, of each processor, so that a busy machine ends none. Seeds take 0.1 s, the longest some seconds.
+/// Processor time is counted, of each processor, so that a busy machine ends none. Seeds take 0.1 s, the longest some seconds.
 const ENDS_WITHIN: Duration = Duration::from_secs(120);
 
 /// The result of a seed.

@@ -132,7 +132,7 @@ impl Neighbours {
         run(&mut self.bob.command(&["logs", &self.id], &self.site.data())).out
     }
 
-    /// What becomes of a program of eve's that is given `address`.
+    /// End of a program of eve's that is given `address`.
     fn of_eve(&self, flags: &[&str], program: &str, address: &str) -> Ended {
         let order = [&["run", "-N", "1", "--per-host", "cpu=1", "-t", "1h"], flags].concat();
         let mut kolo = self.eve.command(&order, &self.site.data());

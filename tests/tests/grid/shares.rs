@@ -90,7 +90,7 @@ pub(super) fn end_all(site: &Node) {
 /// Most runs of an account.
 const RUNS_OF_ACCOUNT_MAX: usize = 256;
 
-/// How a person runs `script` on one seat.
+/// Command by which a person runs `script` on one seat.
 fn on_a_seat(node: &Node, person: &Person, more: &[&str], script: &str) -> Ended {
     let mut kolo = person.command(&["run", "-N", "1", "--per-host", "cpu=1", "-t", "1h"], &node.data());
     run(kolo.args(more).args(["--", "sh", "-c", script]).stdin(Stdio::null()))

@@ -11,7 +11,7 @@ use nix::{sys::signal::kill, unistd::Pid};
 
 use super::run_on_seats::{detached, kolo_run, runner};
 
-/// How long a command may go on that hears no SIGTERM.
+/// Time that a command may go on that hears no SIGTERM.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 #[test]

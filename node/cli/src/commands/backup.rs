@@ -22,13 +22,13 @@ use crate::{
     output::{Look, Report},
 };
 
-/// What was promised, as a backup has it.
+/// Promises in a backup.
 #[derive(Debug, Serialize)]
 struct Saved {
     file: String,
     data_dir: String,
     site: Option<String>,
-    /// When it was saved.
+    /// Time of the backup.
     made: Time,
     reservations: usize,
     requests: usize,

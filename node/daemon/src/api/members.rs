@@ -66,7 +66,7 @@ fn site_member(state: &ApiState, site: SiteId) -> MemberView {
     }
 }
 
-/// When the holder of verified credentials came by them.
+/// Start of verified credentials of a holder.
 fn since(chain: &Chain) -> Option<Time> {
     Some(chain.links().last()?.open::<Credential>().ok()?.issued)
 }
@@ -85,14 +85,14 @@ fn invitation_of(chain: &Chain) -> Option<InvitationView> {
     })
 }
 
-/// The same where only the keys of the credentials are known: the user's own is the last, behind that of the invitation and its maker's.
+/// Invitation in a line of credentials of which only the keys are known: the user's own is the last, behind that of the invitation and its maker's.
 fn invitation_in(line: &[PublicKey], root: Option<PublicKey>) -> Option<InvitationView> {
     let [before @ .., invitation, _] = line else { return None };
     let issuer = before.last().copied().or(root);
     Some(InvitationView { issuer, ..InvitationView::of_key(*invitation) })
 }
 
-/// What is known of a user.
+/// Credential and invitation of a user, as far as they are known.
 struct KnownUser {
     name: String,
     line: Option<Arc<Vec<PublicKey>>>,

@@ -48,7 +48,7 @@ impl OperatorToken {
         Ok(token)
     }
 
-    /// Ends once more what has been begun with an older token, by a session that ended after it.
+    /// Ends calls that came by a session of an older token while that was replaced.
     pub fn end_terms(&self) {
         self.current.send_modify(|_| ());
     }
@@ -62,7 +62,7 @@ pub struct TokenTerm {
 }
 
 impl TokenTerm {
-    /// The same for a call that ends with the token, as its caller came by it, or does not.
+    /// The term for a call that ends with the token (`is_bound`), or goes on without it, as its caller came by it.
     #[must_use]
     pub fn binding(self, is_bound: bool) -> TokenTerm {
         TokenTerm { is_bound, ..self }

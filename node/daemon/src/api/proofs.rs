@@ -30,7 +30,7 @@ pub struct Proofs {
     run: String,
     start: Instant,
     given: AtomicU64,
-    /// Those that were used, by the name of the token: when they were given, in milliseconds since the start, and their number.
+    /// Used nonces, by the name of the token: when they were given, in milliseconds since the start, and their number.
     used: Mutex<BTreeMap<String, BTreeSet<(u64, u64)>>>,
 }
 

@@ -155,7 +155,7 @@ fn may_bring(caller: &Caller, bytes: usize, knows_one: impl FnOnce() -> bool) ->
     bytes <= OF_STRANGER_BYTES_MAX || !matches!(caller, Caller::User(_)) || knows_one()
 }
 
-/// What is wanted, and the opening that says so to the site.
+/// A wish of a user, and the opening that tells it to the site.
 fn read(state: &ApiState, caller: &Caller, wanted: &[u8]) -> Result<(Wish, Vec<u8>), Answer> {
     let wanted = wire::decode::<FromUser, { opening::OPENING_BYTES_MAX }>(wanted).map_err(|error| refused(&error))?;
     let opening = match wanted {
@@ -186,7 +186,7 @@ fn lack_of(want: Want, wish: &Wish) -> Option<Lack> {
     }
 }
 
-/// What the node signs for its operator, once it is read.
+/// A wish that the node signs for its operator, once it is read.
 fn signed(
     state: &ApiState,
     caller: &Caller,

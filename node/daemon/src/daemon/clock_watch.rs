@@ -21,6 +21,8 @@ const QUIET: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// So many other sites have to show a time before it is believed; where fewer are known, all of them.
 const WITNESSES_MIN: usize = 3;
+/// A step of the believed clock that is kept at once, in milliseconds: keepers of runs go by what is kept.
+const JUMP_MS_MIN: u64 = 1_000;
 /// So many looks are between two readings that are kept. A start on the same run of the machine allows for what drifts in between.
 const LOOKS_A_READING: u32 = 600;
 
@@ -49,7 +51,7 @@ pub fn believe_where_nothing_is_lost(ledger: &Ledger, gate: &SharedGate) {
 pub async fn watch_clock(upkeep: Arc<Upkeep>) {
     let mut every = interval(LOOK_EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut watch, mut was_doubted) = (ClockWatch::default(), false);
+    let (mut watch, mut was_doubted, mut kept_started_ms) = (ClockWatch::default(), false, i64::MIN);
     for look in 0_u32.. {
         let now = every.tick().await;
         let offset = upkeep.discovery.clock_offset();
@@ -68,10 +70,12 @@ pub async fn watch_clock(upkeep: Arc<Upkeep>) {
             None if was_doubted => info!("this machine's clock is believed again"),
             _ => {}
         }
-        let has_changed = doubt.is_some() != was_doubted;
         was_doubted = doubt.is_some();
-        if has_changed || look.is_multiple_of(LOOKS_A_READING) {
-            let (upkeep, last) = (upkeep.clone(), last_reading());
+        let last = last_reading();
+        let has_jumped = last.started_ms.abs_diff(kept_started_ms) > JUMP_MS_MIN;
+        if has_jumped || look.is_multiple_of(LOOKS_A_READING) {
+            kept_started_ms = last.started_ms;
+            let upkeep = upkeep.clone();
             let kept = tokio::task::spawn_blocking(move || upkeep.data_dir.keep_reading(&last)).await;
             if let Ok(Err(error)) = kept {
                 warn!(%error, "the time is not kept for the next start");

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use super::task::{OwnSite, SharedLedger};
 use crate::net::membership::Membership;
 
-/// How often it is seen whether anything is to be freed.
+/// Time between two looks for bookings to free.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Requests that are ended with one write of the ledger.
@@ -64,13 +64,13 @@ async fn free(own_site: &OwnSite, request: &RequestId) {
 /// Requests that revoked accounts have reserved for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
-    /// Those of nobody else.
+    /// Requests of revoked accounts alone.
     revoked: Vec<RequestId>,
-    /// Those whose id others have used too.
+    /// Requests whose id other accounts have used too.
     shared: BTreeSet<RequestId>,
 }
 
-/// What stands under one id.
+/// Accounts with bookings under one id.
 #[derive(Default)]
 struct UnderId {
     /// Whether a revoked account has reserved; a hold alone lapses by itself.

@@ -22,7 +22,7 @@ pub fn has_cgroups_of_sockets() -> bool {
     *IS_TOLD.get_or_init(|| try_one().is_ok_and(|found| found.is_some_and(|found| found.cgroup.is_some())))
 }
 
-/// What the kernel says of a connection of this process to itself.
+/// Answer of the kernel about a connection of this process to itself.
 fn try_one() -> io::Result<Option<Diagnosed>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let near = TcpStream::connect(listener.local_addr()?)?;

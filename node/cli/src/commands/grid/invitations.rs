@@ -33,7 +33,7 @@ pub fn run(context: &mut Context) -> Result<Exit, CliError> {
     context.done(&Invitations::of(list.entries(), &known, context.time()))
 }
 
-/// Those that are known here, oldest first.
+/// Invitations that this node knows, oldest first.
 #[derive(Debug, Serialize)]
 struct Invitations {
     root: Option<PublicKey>,
