@@ -297,24 +297,25 @@ impl Prepared {
         keeper.change(|state| state.phase = Phase::Ending { pid });
         let was_out_of_memory = keeper.cgroup.get().is_some_and(Cgroup::was_out_of_memory);
         kill_all(keeper, pid).await;
-        let mut end = match &status {
+        let end = match &status {
             // The sandbox has ended by itself, and the command has not run in it.
             Ok(status) if stopped.is_none() && status.code().is_some() && !has_run(keeper) => {
                 End::Failed(format!("{} could not start it; standard error says why", keeper.runner.as_str()))
             }
             _ => end_of(status, (stopped, was_out_of_memory), task.confinement.runner),
         };
+        let end = broken_or(end, keeper);
         // Known from here on, whatever becomes of the last words.
         keep_end(keeper, &end);
         let line = use_of(keeper, task, started_ms);
         remove_left(keeper, task);
         tokio::join!(drain(keeper, copied), note_use(keeper, line));
-        if let (End::Code(_) | End::Signal(_), Some(stop @ Stop::Broken(_))) = (&end, keeper.state().stop.clone()) {
-            // What was said is not whole, which is no success; and a command whose output nobody takes fails for that.
-            end = End::from(stop);
-            keep_end(keeper, &end);
+        let whole = broken_or(end.clone(), keeper);
+        if whole != end {
+            // The last words were lost.
+            keep_end(keeper, &whole);
         }
-        end
+        whole
     }
 
     /// Waits for the user's word; the end when it is not to start. Whether the order holds was judged when the site took it: its files may
@@ -411,6 +412,15 @@ impl Process {
         let mut said = [0; 4];
         let status = unit.read_exact(&mut said).await.map_or(SIGKILL, |_| i32::from_ne_bytes(said));
         Ok(ExitStatus::from_raw(status))
+    }
+}
+
+/// The end of a command, unless its output could not be kept: what was said is not whole then, which is no success, and a command whose
+/// output nobody takes fails for that.
+fn broken_or(end: End, keeper: &Keeper) -> End {
+    match (&end, keeper.state().stop.clone()) {
+        (End::Code(_) | End::Signal(_), Some(stop @ Stop::Broken(_))) => End::from(stop),
+        _ => end,
     }
 }
 
