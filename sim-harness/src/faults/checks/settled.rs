@@ -49,6 +49,10 @@ pub fn unsettled(grid: &Grid) -> Option<(Option<RequestId>, String)> {
     None
 }
 
+fn is_gone(grid: &Grid, site: &SiteId) -> bool {
+    names::index_of(site).is_some_and(|site| grid.nodes[site].is_gone())
+}
+
 fn unsettled_request(grid: &Grid, index: usize, running: &Running) -> Option<(Option<RequestId>, String)> {
     for (id, negotiation) in &running.machines.negotiations {
         let found = |doing: &str| Some((Some(id.clone()), format!("s{index} is not done with it: {doing}")));
@@ -77,12 +81,13 @@ fn unsettled_request(grid: &Grid, index: usize, running: &Running) -> Option<(Op
             return found("it is not decided");
         }
         // A site that is gone for good never acknowledges; what the others still have is found there.
-        let owes_the_gone = negotiation
-            .record()
-            .owed
-            .iter()
-            .any(|owed| names::index_of(&owed.site).is_some_and(|site| grid.nodes[site].is_gone()));
-        if !negotiation.is_quiet() && !owes_the_gone {
+        let is_gone = |site: &SiteId| is_gone(grid, site);
+        let owes_the_gone = negotiation.record().owed.iter().any(|owed| is_gone(&owed.site));
+        // Nor does it ever settle, which releases of the same attempt wait for until its seats count as lost.
+        let counts_as_lost = grid.options.losses.is_some();
+        let mut kept = negotiation.reserved_plan().into_iter().flat_map(|plan| &plan.seats);
+        let waits_for_the_gone = !counts_as_lost && kept.any(|seat| is_gone(&seat.site));
+        if !negotiation.is_quiet() && !owes_the_gone && !waits_for_the_gone {
             return found("releases are not acknowledged");
         }
     }
@@ -160,7 +165,7 @@ fn is_degraded(grid: &Grid, id: &RequestId) -> bool {
 fn is_justified(grid: &Grid, index: usize, booking: &Booking) -> bool {
     let attempt = &booking.attempt;
     let Some(user) = grid.users.get(&attempt.request) else { return false };
-    let is_gone = |site: &SiteId| names::index_of(site).is_some_and(|site| grid.nodes[site].is_gone());
+    let is_gone = |site: &SiteId| is_gone(grid, site);
     if let Some(negotiation) = grid.negotiation(user.entry_point, &attempt.request) {
         let is_reserved = matches!(negotiation.stage(), Stage::Reserved(_) | Stage::Degraded { .. });
         let site = &grid.nodes[index].site;
