@@ -147,7 +147,7 @@ impl<B: Books> Ledger<B> {
         if !hold.participants.contains(&self.site) {
             return Err(RefusalReason::Malformed("this site is not among the participants".to_owned()));
         }
-        if self.tombstones.is_buried(&hold.attempt) || self.gone.get(&hold.attempt).is_some() {
+        if self.tombstones.is_buried(&hold.attempt) || self.ended.may_be_asked_about(&hold.attempt) {
             return Err(RefusalReason::AttemptIsOver);
         }
         let host = |id: &HostId| self.hosts.get(id).map(Books::host);
@@ -374,7 +374,7 @@ impl<B: Books> Ledger<B> {
             Some(booking) if booking.is_held() => AttemptStatus::Pending,
             Some(_) => AttemptStatus::Confirmed,
             // It was replaced elsewhere, has ended, or the user has cancelled it: only its coordinator knows.
-            None if self.gone.get(attempt).is_some() => AttemptStatus::Confirmed,
+            None if self.ended.may_be_asked_about(attempt) => AttemptStatus::Confirmed,
             None => AttemptStatus::Aborted,
         };
         SiteAnswer::Status { decision: None, booking }

@@ -73,6 +73,9 @@ pub struct GoneRecord {
     pub attempt: AttemptId,
     /// When nobody asks for the attempt's outcome any more.
     pub until: Time,
+    /// The booking, where it was kept to its end: it begins anew when a restart shows that its end is still to come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Box<BookingRecord>>,
 }
 
 /// What the disk has kept of a ledger.

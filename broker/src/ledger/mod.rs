@@ -22,6 +22,7 @@ mod charges;
 mod denied;
 #[cfg(test)]
 mod denied_tests;
+mod ended;
 mod events;
 mod expiring;
 mod feed;
@@ -75,6 +76,7 @@ use ed25519_dalek::SigningKey;
 
 use self::{
     accounts::Accounts,
+    ended::Ended,
     expiring::Expiring,
     floating::Floating,
     lapses::Lapses,
@@ -103,7 +105,7 @@ use crate::{
     protocol::{AttemptId, LedgerVersion},
     schedule::Schedule,
     time::{Millis, Now, Time},
-    trust::{PublicKey, RequestStatement, SharedGate, asked::CLOCKS_DIFFER},
+    trust::{PublicKey, SharedGate},
 };
 
 /// A site that comes back asks about its reservations one after another, this far apart.
@@ -134,10 +136,7 @@ pub struct Ledger<B = HostLedger> {
     tombstones: Tombstones,
     /// Requests of users from which the owner has taken hosts back.
     evicted: Expiring<(Option<PublicKey>, RequestId), Millis, ()>,
-    /// Bookings that are gone although their attempt may have been complete: they were replaced, the user cancelled, or they have ended
-    /// before those of other sites. A participant that has not learnt the outcome must not hear that the attempt was aborted, so they
-    /// are kept on disk too.
-    gone: Expiring<AttemptId, Time, ()>,
+    ended: Ended,
     /// What bookings have cost that have ended.
     charged: Expiring<AttemptId, Time, Cost>,
     /// The same, added up for each request of a user.
@@ -274,12 +273,9 @@ impl<B: Books> Ledger<B> {
             self.begun.remove(&attempt);
             self.forget_job(&attempt);
             self.charge(now, &booking, ChargedFor::Use);
-            // It was confirmed to its end, so nobody who asks may hear that it was not.
-            self.forget_on_disk(now, &booking, true);
+            self.keep_ended(now, &booking);
         }
-        while let Some(attempt) = self.gone.pop_due(now.utc) {
-            self.outputs.push_back(Output::Persist(Record::Remove(attempt)));
-        }
+        self.forget_ended(now);
         self.forget_books_before(now.utc);
         self.told.forget_before(now.utc);
         self.tell_of_begun();
@@ -316,38 +312,6 @@ impl<B: Books> Ledger<B> {
         self.queue.release(&given_back);
         if is_shown && !given_back.is_empty() {
             self.tell(&given_back);
-        }
-    }
-
-    /// Writes that a booking is gone. While another site may still ask whether its attempt was complete, that it may have been is kept.
-    fn forget_on_disk(&mut self, now: Now, booking: &Booking, may_be_complete: bool) {
-        let until = self.asked_about_until(booking);
-        if may_be_complete && until > now.utc {
-            let record = GoneRecord { attempt: booking.attempt.clone(), until };
-            self.outputs.push_back(Output::Persist(Record::Gone(record.clone())));
-            self.remember_gone(record);
-        } else {
-            self.outputs.push_back(Output::Persist(Record::Remove(booking.attempt.clone())));
-        }
-    }
-
-    /// Until when another participant may ask for the outcome: seats on slower hosts end later, and clocks differ.
-    fn asked_about_until(&self, booking: &Booking) -> Time {
-        if booking.participants.iter().all(|participant| *participant == self.site) {
-            return Time::ZERO;
-        }
-        let statement = booking.statement.as_ref().and_then(|signed| signed.open::<RequestStatement>().ok());
-        let latest = statement.map(|statement| statement.request.latest_end(booking.window.start));
-        // No site books a seat that ends later than this.
-        let farthest = booking.window.start + self.limits.farthest_future;
-        let latest = latest.map(|latest| latest.min(farthest));
-        booking.window.end.max(latest.unwrap_or_default()) + CLOCKS_DIFFER
-    }
-
-    /// Remembers what is on disk of a booking that is gone.
-    fn remember_gone(&mut self, record: GoneRecord) {
-        if let Some(first) = self.gone.insert(record.attempt, record.until, ()) {
-            self.outputs.push_back(Output::Persist(Record::Remove(first)));
         }
     }
 

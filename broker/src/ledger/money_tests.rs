@@ -240,6 +240,6 @@ fn what_user_and_site_have_signed_stays_with_the_charge() {
     let receipt: Receipt = kept.receipt.unwrap().open().unwrap();
     assert_eq!((receipt.request, receipt.user), (attempt.request.clone(), testing::public(1)));
     let statement = kept.statement.unwrap();
-    assert_eq!(statement.open::<RequestStatement>().unwrap().id, attempt.request);
+    assert_eq!(statement.open::<crate::trust::RequestStatement>().unwrap().id, attempt.request);
     assert_eq!(statement.author, testing::public(1));
 }

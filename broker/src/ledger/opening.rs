@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
-    Accounts, Booking, BookingRecord, BookingState, Books, Expiring, Floating, HostLedger, Kept, Lapses, Ledger,
+    Accounts, Booking, BookingRecord, BookingState, Books, Ended, Expiring, Floating, HostLedger, Kept, Lapses, Ledger,
     LedgerLimits, Output, Queue, RETURNED_APART, ReadOnly, ScheduleUpdateParts, Shares, Terms, Told, Tombstones, Trial,
 };
 use crate::{
@@ -52,7 +52,7 @@ impl<B: Books> Ledger<B> {
         now: Now,
     ) -> (Ledger<B>, Vec<BookingRecord>) {
         let tombstones = Tombstones::new(limits.max_tombstones);
-        let gone = Expiring::new(limits.max_tombstones);
+        let ended = Ended::new(limits.max_tombstones);
         let evicted = Expiring::new(limits.max_tombstones);
         let charged = Expiring::new(limits.max_tombstones);
         let spent = Expiring::new(limits.max_tombstones);
@@ -75,7 +75,7 @@ impl<B: Books> Ledger<B> {
             lapses,
             tombstones,
             evicted,
-            gone,
+            ended,
             charged,
             spent,
             terms,
@@ -91,9 +91,7 @@ impl<B: Books> Ledger<B> {
         let kept = kept.into();
         ledger.know_jobs(kept.queue);
         let misfits = ledger.take_in_all(now, kept.bookings);
-        for record in kept.gone {
-            ledger.remember_gone(record);
-        }
+        ledger.take_in_ended(now, kept.gone);
         ledger.write_moved(None);
         ledger.tell_anew();
         kept.charges.iter().for_each(|charge| ledger.remember_charge(charge));
@@ -146,7 +144,7 @@ impl<B: Books> Ledger<B> {
     }
 
     /// Enters one booking from disk; false when it does not fit any more.
-    fn replay(&mut self, reservation: &BookingRecord, now: Now) -> bool {
+    pub(super) fn replay(&mut self, reservation: &BookingRecord, now: Now) -> bool {
         let has_begun = reservation.window.start <= now.utc;
         let mut grants = Vec::with_capacity(reservation.grants.len());
         let mut lost = reservation.lost.clone();

@@ -113,13 +113,15 @@ impl<B: Books> Ledger<B> {
         (self.hosts, self.uplink) = (ReadOnly(hosts), ReadOnly(uplink));
     }
 
-    /// Puts other tariffs into force for the hosts that are named. What is promised stays.
+    /// Puts other tariffs into force for the hosts that are named. What is promised stays; others may be told of hosts by name or by count
+    /// instead, so outputs follow.
     pub fn set_tariffs(&mut self, mut tariffs: BTreeMap<HostId, Arc<Tariff>>) {
         for (id, host) in &mut self.hosts.0 {
             if let Some(tariff) = tariffs.remove(id) {
                 host.set_tariff(tariff);
             }
         }
+        self.tell_of_tariffs();
     }
 
     /// Clears the books before `time`.

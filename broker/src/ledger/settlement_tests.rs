@@ -123,6 +123,12 @@ fn a_seat_that_has_ended_is_remembered_while_one_on_a_slower_host_may_last() {
     let Some(Output::Persist(Record::Gone(record))) = ledger.poll_output() else { panic!("it is remembered") };
     assert_eq!((record.until, ledger.bookings().count()), (Time(3_060), 0));
     assert_eq!(outcome(&mut ledger, at(100_000)), AttemptStatus::Confirmed);
+    assert!(record.ended.is_some(), "the clock may be wrong");
+    // A day after its end it is told only that it was there, then nothing.
     ledger.forget_past(at(2_060_000));
+    assert_eq!((ledger.poll_output(), outcome(&mut ledger, at(2_060_000))), (None, AttemptStatus::Aborted));
+    ledger.forget_past(at(86_499_000));
+    assert_eq!(ledger.poll_output(), None);
+    ledger.forget_past(at(86_500_000));
     assert_eq!(ledger.poll_output(), Some(Output::Persist(Record::Remove(attempt("r", 1)))));
 }

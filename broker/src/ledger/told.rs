@@ -2,8 +2,8 @@
 //!
 //! Invariant: after every event others have been told what the books show from the present on. A host of a class whose seats are bound late
 //! is counted in its class, unless something is pinned to it that has not begun: then it is told by its name until that begins; so is one
-//! with own work that the owner has configured. So a seat that moves within a class changes what is told only where hosts have different
-//! things in use.
+//! with own work that the owner has configured, and each of a class whose hosts differ in their tariffs, since a seat moves only where it
+//! costs the same. So a seat that moves within a class changes what is told only where hosts have different things in use, or tariffs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +19,7 @@ use crate::{
     },
     resources::{Amounts, ResourceName, amount_of},
     schedule::{ClassOccupancy, Schedule},
+    tariff::Tariff,
     time::{Now, Time, Window},
 };
 
@@ -30,6 +31,8 @@ pub(super) struct Told {
     classes: BTreeMap<HostId, ClassSchedules>,
     /// The hosts of these classes that are told by name.
     named: BTreeSet<HostId>,
+    /// Those of these classes whose hosts differ in their tariffs: a count would promise room that is not there for a seat of either price.
+    unlike: BTreeSet<HostId>,
     /// When what is pinned to a host of these classes begins.
     pins: BTreeMap<HostId, Vec<Time>>,
     /// From when on others were told of the last changes.
@@ -68,6 +71,19 @@ impl Told {
         class.members.contains(number).then_some(name)
     }
 
+    /// The classes whose hosts have not all the same tariff.
+    fn with_many_tariffs<'b, B: Books + 'b>(&self, hosts: impl Iterator<Item = &'b B>) -> BTreeSet<HostId> {
+        let mut tariffs: BTreeMap<&HostId, &Tariff> = BTreeMap::new();
+        let mut found = BTreeSet::new();
+        for books in hosts {
+            let (Some(class), tariff) = (self.class_of(&books.host().id), &*books.host().tariff) else { continue };
+            if **tariffs.entry(class).or_insert(tariff) != *tariff {
+                found.insert(class.clone());
+            }
+        }
+        found
+    }
+
     /// Notes that a reservation takes what was free.
     pub(super) fn pin(&mut self, place: &Place, from: Time, present: Time) {
         let Place::Host(host) = place else { return };
@@ -103,7 +119,8 @@ impl Told {
         let host = &books.host().id;
         let class = self.class_of(host).cloned();
         let is_pinned = self.pins.get(host).is_some_and(|starts| starts.iter().any(|start| *start > present));
-        let is_named = class.is_none() || is_pinned || !books.own().is_empty();
+        let is_unlike = class.as_ref().is_some_and(|class| self.unlike.contains(class));
+        let is_named = class.is_none() || is_pinned || is_unlike || !books.own().is_empty();
         let was_named = class.is_none() || self.named.contains(host);
         let (old, new, free) = (self.schedules.remove(host).unwrap_or_default(), books.reserved(), Schedule::default());
         let told = if is_named == was_named {
@@ -172,6 +189,9 @@ impl Told {
                 return Err(format!("others were told of {host} otherwise than the books show"));
             }
             let Some(class) = self.class_of(host).filter(|_| !self.named.contains(host)) else { continue };
+            if self.unlike.contains(class) {
+                return Err(format!("{host} is counted among hosts of other tariffs"));
+            }
             let always = Window { start: time, end: Time(i64::MAX) };
             for (window, before, after) in differences(&Schedule::default(), &is, always) {
                 let counted = counted.entry(class).or_default();
@@ -327,6 +347,7 @@ impl<B: Books> Ledger<B> {
     pub(super) fn tell_anew(&mut self) {
         let present = self.present();
         let mut told = Told { latest: present, ..Told::of(self.hosts.values()) };
+        told.unlike = told.with_many_tariffs(self.hosts.values());
         for booking in self.bookings.values().filter(|booking| self.is_shown(booking)) {
             booking.grants.iter().for_each(|grant| told.pin(&grant.place, grant.window.start, present));
         }
@@ -354,6 +375,17 @@ impl<B: Books> Ledger<B> {
         let window = Window { start: Time::ZERO, end: Time::ZERO };
         let named: BTreeMap<HostId, Window> = self.told.named.iter().map(|host| (host.clone(), window)).collect();
         self.tell_of(named);
+    }
+
+    /// Tells the hosts of classes by name, or counts them again, after a change of tariffs.
+    pub(super) fn tell_of_tariffs(&mut self) {
+        let unlike = self.told.with_many_tariffs(self.hosts.values());
+        let old = std::mem::replace(&mut self.told.unlike, unlike);
+        let changed: BTreeSet<&HostId> = old.symmetric_difference(&self.told.unlike).collect();
+        let is_of = |host: &&HostId| self.told.class_of(host).is_some_and(|class| changed.contains(class));
+        let window = Window { start: Time::ZERO, end: Time::ZERO };
+        let hosts = self.hosts.keys().filter(is_of).map(|host| (host.clone(), window)).collect();
+        self.tell_of(hosts);
     }
 
     fn tell_of(&mut self, windows: BTreeMap<HostId, Window>) {

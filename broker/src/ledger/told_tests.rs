@@ -14,6 +14,7 @@ use crate::{
         ChangeKind, ClassChange, ClassesLeft, HoldRequest, HostChange, ScheduleChange, ScheduleUpdate, SiteRequest,
     },
     resources::Amounts,
+    tariff::Tariff,
     time::{Millis, Span, Window},
     trust::testing,
     view::{Received, SiteView, tests::advert},
@@ -113,6 +114,30 @@ fn a_host_to_which_something_is_pinned_is_told_by_name_until_that_begins() {
         of_class(second, 1, [0, 4_000]),
     ];
     assert_eq!(published(&mut ledger), expected);
+}
+
+#[test]
+fn hosts_of_a_class_with_different_tariffs_are_told_by_name_as_long_as_they_differ() {
+    let (mut ledger, _) = open(books(0..3), 7, Vec::new(), at(0));
+    booked(&mut ledger, at(0), hold("a", 1, (1_100, 100), 4_000));
+    let taken = window(1_100, 100);
+    let priced = |host: &str, prices: &str| {
+        let tariff = Tariff { prices: serde_json::from_str(prices).unwrap(), ..Tariff::default() };
+        BTreeMap::from([(HostId::new(host).unwrap(), std::sync::Arc::new(tariff))])
+    };
+    ledger.set_tariffs(priced("n-2", r#"{"cpu":5}"#));
+    ledger.sanity_check().unwrap();
+    let by_name = [of_host("n-1", taken, 4_000, ChangeKind::Added), of_class(taken, 1, [4_000, 0])];
+    assert_eq!(published(&mut ledger), by_name);
+    // A seat of the other price has only n-2 to go to, and n-1 is not shown as free.
+    let snapshot = ledger.snapshot(at(0)).schedules;
+    let left = &mut ClassesLeft::default();
+    let free: Vec<bool> = ledger.hosts().map(|books| snapshot.next_of(books.host(), left).is_empty()).collect();
+    assert_eq!(free, [true, false, true]);
+    ledger.set_tariffs(priced("n-2", "{}"));
+    ledger.sanity_check().unwrap();
+    let by_count = [of_host("n-1", taken, 4_000, ChangeKind::Removed), of_class(taken, 1, [0, 4_000])];
+    assert_eq!(published(&mut ledger), by_count);
 }
 
 #[test]

@@ -61,6 +61,11 @@ pub fn reprice(grid: &mut Grid, site: usize, seed: u64) {
     }
     if let Some(running) = node.running_mut() {
         running.machines.ledger.set_tariffs(tariffs);
+        // What it publishes of that may wait for the disk.
+        let now = grid.clock(site);
+        if let Some(running) = grid.nodes[site].running() {
+            grid.truth.note(site, &running.machines.ledger, now);
+        }
         grid.figures.price_changes += 1;
     }
 }

@@ -43,7 +43,7 @@ use super::{
     users::Report,
     world::World,
 };
-use crate::engine::Moment;
+use crate::engine::{Medium as _, Moment};
 
 /// With this the seed of a run becomes that of its generator of losses and takeovers.
 const FATES: u64 = 0x5eed_0f10_55e5;
@@ -242,7 +242,12 @@ impl Trial {
                 }
             }
             Event::Shrink => self.stop_to_shrink(),
-            Event::Reprice { site, seed } => owners::reprice(grid, site, seed),
+            Event::Reprice { site, seed } => {
+                owners::reprice(grid, site, seed);
+                if grid.nodes[site].running().is_some() {
+                    self.world.perform_ledger(site);
+                }
+            }
             Event::Evict { number } => losses::evict(&mut self.world, number),
             Event::Drain { site, is_draining } => owners::drain(&mut self.world, site, is_draining),
             Event::SetClock { site, off_ms } => clock_setting::set(grid, site, off_ms),

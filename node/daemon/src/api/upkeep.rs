@@ -260,7 +260,7 @@ impl Upkeep {
         if has_other_units {
             self.ledger.replace_hosts(config.units());
         } else {
-            self.ledger.lock().set_tariffs(tariffs_of(&config));
+            self.ledger.set_tariffs(tariffs_of(&config));
         }
         (config.settings.policy, config.settings.ledger) = (new.settings.policy, new.settings.ledger);
         let (changed, at_next_start) = (reloaded.changed.join(" "), reloaded.at_next_start.join(" "));
@@ -296,7 +296,7 @@ impl Upkeep {
             self.advertise_as(&offered)?;
             (config.hosts, config.policy) = (offered.hosts, offered.policy);
             self.gate.lock().set_policy(config.policy.clone());
-            self.ledger.lock().set_tariffs(tariffs);
+            self.ledger.set_tariffs(tariffs);
             info!("prices and offered times of the next days are published");
         }
         Ok(())

@@ -12,12 +12,13 @@ use std::{
 };
 
 use broker::{
-    ids::{Network, RequestId, SiteId},
+    ids::{HostId, Network, RequestId, SiteId},
     ledger::{
         BookingRecord, Charge, Event, FeedReport, HostLedger, Ledger, LocalWork, Output, QueueError, QueueOrder,
         QueuedJob, Record, ReplyToken, Unusable,
     },
     protocol::{AttemptId, AttemptStatus, LedgerVersion, ScheduleSnapshot, ScheduleUpdate, SiteAnswer, SiteRequest},
+    tariff::Tariff,
     time::{Millis, Time},
     trust::{Authorization, SignedText},
 };
@@ -169,6 +170,12 @@ impl SharedLedger {
         let now = self.clock.now();
         let misfits = self.lock().replace_hosts(now, units);
         warn_of(&misfits, now.utc);
+        self.touched.notify_one();
+    }
+
+    /// Puts other tariffs into force for the hosts that are named.
+    pub fn set_tariffs(&self, tariffs: BTreeMap<HostId, Arc<Tariff>>) {
+        self.lock().set_tariffs(tariffs);
         self.touched.notify_one();
     }
 

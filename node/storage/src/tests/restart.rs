@@ -45,7 +45,11 @@ async fn what_was_committed_is_there_after_a_restart() {
 async fn that_a_reservation_was_given_back_has_its_place_until_it_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ledger");
-    let record = |attempt| GoneRecord { attempt: reservation(attempt).attempt, until: reservation(attempt).window.end };
+    let record = |attempt| GoneRecord {
+        attempt: reservation(attempt).attempt,
+        until: reservation(attempt).window.end,
+        ended: Some(Box::new(reservation(attempt))).filter(|_| attempt == 2),
+    };
     let give_back = |attempt| Change::Ledger(Record::Gone(record(attempt)));
     let (store, _) = Store::open(&path, 5, StoreSettings::default()).unwrap();
     store.commit(vec![put(1), put(2), put(3)]).await.unwrap();
