@@ -62,6 +62,8 @@ pub struct Truth {
     evicted: BTreeSet<(usize, AttemptId)>,
     /// What a site had promised when its owner began to empty it.
     standing: BTreeMap<usize, BTreeMap<AttemptId, Vec<Grant>>>,
+    /// What a site had promised when it found that its disk lacks room.
+    lacking: BTreeMap<usize, BTreeMap<AttemptId, Vec<Grant>>>,
     /// Attempts that the ledger of a site had a booking of.
     seen: BTreeSet<(usize, AttemptId)>,
     /// Own jobs that owners have ordered, by the site and the name of the order.
@@ -268,6 +270,19 @@ impl Truth {
     /// What a site had promised when its owner began to empty it; none when it is not being emptied.
     pub fn standing_at(&self, site: usize) -> Option<&BTreeMap<AttemptId, Vec<Grant>>> {
         self.standing.get(&site)
+    }
+
+    /// Notes that a site has found that its disk lacks room, where this is promised; without it, that the disk has room again.
+    pub fn note_lack(&mut self, site: usize, standing: Option<BTreeMap<AttemptId, Vec<Grant>>>) {
+        match standing {
+            Some(standing) => self.lacking.insert(site, standing),
+            None => self.lacking.remove(&site),
+        };
+    }
+
+    /// What a site had promised when it found that its disk lacks room; none when it has enough as far as it knows.
+    pub fn standing_in_lack(&self, site: usize) -> Option<&BTreeMap<AttemptId, Vec<Grant>>> {
+        self.lacking.get(&site)
     }
 
     /// Notes that the owner of a site was told that these bookings are taken back.

@@ -261,6 +261,7 @@ impl World {
             NodeEvent::Silence { ask } => self.give_up(node, ask),
             NodeEvent::Written { write } => self.written(node, write),
             NodeEvent::Found(search) => self.found(node, &search),
+            NodeEvent::LookForRoom => self.look_for_room(node),
             NodeEvent::SignOfLife => self.sign_of_life(node),
             NodeEvent::Start => self.start(node),
             NodeEvent::LookedUp { request, name } => self.looked_up(node, &request, name),
@@ -269,8 +270,12 @@ impl World {
         }
     }
 
-    /// A node starts with what its disk remembers; its owner may have changed what it offers.
+    /// A node starts with what its disk remembers; its owner may have changed what it offers. On a disk that refuses all writes it does
+    /// not, and tries again.
     pub fn start(&mut self, node: usize) {
+        if self.grid.nodes[node].room.refuses_writes() {
+            return self.grid.node_after(life::RESTART_MS, node, NodeEvent::Start);
+        }
         self.fates.shrink(&mut self.grid, node);
         life::start(&mut self.grid, node);
         let running = self.grid.nodes[node].running();
@@ -300,14 +305,15 @@ impl World {
         let Some((actor, write)) = self.grid.running(node).and_then(|running| running.writes.remove(&write)) else {
             return;
         };
-        let about = write.about();
-        let request = match &actor {
-            Actor::Request(id) => Some(id),
-            Actor::Ledger | Actor::Batch(_) => about.last(),
-        };
+        let is_refused = self.grid.nodes[node].room.refuses_writes();
+        if is_refused && self.grid.canary != Some(Canary::FullDiskPromises) {
+            return life::stop_unwritten(&mut self.grid, node);
+        }
+        let is_forgotten = self.grid.canary == Some(Canary::StarvedWritesLost) && self.grid.network.is_starved(node);
         let members = write.members();
-        self.grid.note(request, format_args!("s{node} has on disk: {}", describe(&write)));
-        life::reach_disk(&mut self.grid, node, vec![write]);
+        if !is_refused && !is_forgotten {
+            self.reach_disk(node, &actor, write);
+        }
         match actor {
             Actor::Ledger => self.perform_ledger(node),
             Actor::Batch(batch) => self.batch_written(node, &batch, &members),
@@ -317,6 +323,18 @@ impl World {
                 self.send_held_back(node, &id);
             }
         }
+    }
+
+    /// The disk of a node has a write, with what that changes.
+    fn reach_disk(&mut self, node: usize, actor: &Actor, write: Write) {
+        let about = write.about();
+        let request = match actor {
+            Actor::Request(id) => Some(id),
+            Actor::Ledger | Actor::Batch(_) => about.last(),
+        };
+        self.grid.note(request, format_args!("s{node} has on disk: {}", describe(&write)));
+        life::reach_disk(&mut self.grid, node, vec![write]);
+        self.use_room_up(node);
     }
 
     /// The first write of a request is on disk: it begins.
