@@ -107,6 +107,8 @@ pub enum Canary {
     FullDiskPromises,
     /// A site that lacks room on its disk promises as before.
     FullDiskUnheeded,
+    /// The entry point takes a site whose disk has lost promises for one that has them.
+    LieBelieved,
     /// A node without descriptors takes what it writes for done, and has not written it.
     StarvedWritesLost,
     /// Sites heed no rules of their owners that have changed.

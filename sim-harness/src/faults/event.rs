@@ -41,6 +41,8 @@ pub enum Event {
     FillDisk { node: usize, how: Full },
     /// It has room again.
     FreeDisk { node: usize },
+    /// A node crashes, and its disk has lost so many of the last records.
+    Lie { node: usize, records: usize },
     /// A node has run out of descriptors, and has no connection with these others.
     Starve { node: usize, unconnected: BTreeSet<usize> },
     /// It has descriptors again.

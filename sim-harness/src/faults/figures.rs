@@ -79,6 +79,9 @@ figures! {
     disks_filled: "disks filled",
     rooms_missed: "rooms missed",
     writes_refused: "writes refused",
+    /// Times that a disk had lost what it had told was written; bookings that were lost by it.
+    lies: "disks that lied",
+    promises_lost: "promises lost by disks",
     /// Times that a node ran out of descriptors.
     shortages: "descriptors out",
     /// Requests that an entry point did not take, for want of room or of a descriptor; their users came back.

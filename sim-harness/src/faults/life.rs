@@ -130,7 +130,7 @@ pub fn leave(grid: &mut Grid, node: usize) -> bool {
 }
 
 /// A node that has just stopped is gone for good, or comes back some time later.
-fn come_back(grid: &mut Grid, node: usize) {
+pub fn come_back(grid: &mut Grid, node: usize) {
     if grid.lose(node, |grid| grid.random.random_range(0..5) == 0) {
         return;
     }

@@ -27,9 +27,11 @@ use super::{
     grid::Grid,
     hoarding,
     hoards::Hoards,
+    lies::Lies,
     life,
     links::Links,
     losses::{self, Fates},
+    lying,
     money::Money,
     names,
     node::State,
@@ -72,6 +74,8 @@ const DRAINS: u64 = 0x0d2a_17e5_5eed;
 const CLOCKS: u64 = 0x0c10_c500_5eed;
 /// With this the seed of a run becomes that of its generators of full disks.
 const DISKS: u64 = 0x00d1_5c50_5eed;
+/// With this the seed of a run becomes that of its generators of disks that lie.
+const LIES: u64 = 0x011e_5d10_5eed;
 /// With this the seed of a run becomes that of its generators of descriptors that run out.
 const DESCRIPTORS: u64 = 0x0de5_c210_5eed;
 /// With this the seed of a run becomes that of its generators of rules.
@@ -117,7 +121,8 @@ pub const WAITED_FROM: u64 = 50 * PRICED_FROM;
 pub const RULED_FROM: u64 = 100 * PRICED_FROM;
 /// From this seed on wall clocks are set, in half of the seeds.
 pub const CLOCKED_FROM: u64 = 2 * RULED_FROM;
-/// From this seed on disks are full for a while, and nodes run out of descriptors, each in half of the seeds.
+/// From this seed on disks are full for a while, nodes run out of descriptors, and disks lie where hosts may be lost, each in half of the
+/// seeds.
 pub const DISKED_FROM: u64 = 2 * CLOCKED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
@@ -257,6 +262,7 @@ impl Trial {
             Event::SetClock { site, off_ms } => clock_setting::set(grid, site, off_ms),
             Event::FillDisk { node, how } => disk_filling::fill(grid, node, how),
             Event::FreeDisk { node } => disk_filling::free(grid, node),
+            Event::Lie { node, records } => lying::show(grid, node, records),
             Event::Starve { node, unconnected } => starving::begin(grid, node, unconnected),
             Event::Sated { node } => starving::end(grid, node),
             Event::Rules { site, seed } => ruling::change(grid, site, seed),
@@ -436,6 +442,7 @@ impl Trial {
 fn draw_machines(options: &mut Options, seed: u64) {
     options.clocks = (seed >= CLOCKED_FROM).then(|| Clocks::draw(seed ^ CLOCKS)).flatten();
     options.disks = (seed >= DISKED_FROM).then(|| Disks::draw(seed ^ DISKS)).flatten();
+    options.lies = (seed >= DISKED_FROM).then(|| Lies::draw(seed ^ LIES)).flatten();
     options.descriptors = (seed >= DISKED_FROM).then(|| Descriptors::draw(seed ^ DESCRIPTORS)).flatten();
 }
 
@@ -443,6 +450,7 @@ fn draw_machines(options: &mut Options, seed: u64) {
 fn plan_machines(grid: &mut Grid) {
     clock_setting::plan(grid);
     disk_filling::plan(grid);
+    lying::plan(grid);
     starving::plan(grid);
 }
 
