@@ -65,11 +65,13 @@ mod starving;
 mod tests;
 mod together;
 mod trial;
+mod troubles;
 mod truth;
 mod user_actions;
 mod users;
 mod views;
 mod world;
+mod writing;
 
 use std::{panic, process::ExitCode, time::Instant};
 

@@ -2,8 +2,6 @@
 //!
 //! Invariant: what was added to the simulator later draws from generators of its own, so earlier seeds run as they did.
 
-use std::collections::BTreeSet;
-
 use broker::request::Request;
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -44,7 +42,7 @@ use super::{
     shapes::Shapes,
     shares::Shares,
     slacks::Slacks,
-    starving, user_actions,
+    starving, troubles, user_actions,
     users::Report,
     world::World,
 };
@@ -130,9 +128,6 @@ const STEPS_MAX: u64 = 400_000;
 const LOOK_EVERY_MS: u64 = 500;
 /// How long a user waits when no entry point can be reached.
 const COME_BACK_MS: u64 = 700;
-/// Longest partition, and longest slowness.
-const TROUBLE_MS_MAX: u64 = 8_000;
-
 /// A world, and what is going to happen to it.
 pub struct Trial {
     pub world: World,
@@ -193,7 +188,7 @@ impl Trial {
         }
         owners::plan_drains(grid);
         ruling::plan(grid);
-        plan_machines(grid);
+        troubles::plan(grid);
         hoarding::plan(grid);
         queueing::plan(grid);
         fates.plan(grid);
@@ -270,7 +265,7 @@ impl Trial {
             Event::Desert { number } => losses::desert(grid, number),
             Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),
             Event::Steal { node, to, attempt, authorization } => self.world.steal(node, to, attempt, authorization),
-            Event::Fault => inject_fault(grid),
+            Event::Fault => troubles::inject(grid),
             Event::PartitionEnds => {
                 grid.note(None, format_args!("the links work again"));
                 grid.network.heal();
@@ -405,7 +400,7 @@ impl Trial {
         grid.note(None, format_args!("everything is healed"));
         grid.is_healed = true;
         grid.network.heal();
-        heal_machines(grid);
+        troubles::heal(grid);
         for node in 0..self.world.grid.nodes.len() {
             self.world.grid.nodes[node].slow_ms = 0;
             if matches!(self.world.grid.nodes[node].state, State::Down | State::Absent) {
@@ -446,21 +441,6 @@ fn draw_machines(options: &mut Options, seed: u64) {
     options.descriptors = (seed >= DISKED_FROM).then(|| Descriptors::draw(seed ^ DESCRIPTORS)).flatten();
 }
 
-/// Plans that.
-fn plan_machines(grid: &mut Grid) {
-    clock_setting::plan(grid);
-    disk_filling::plan(grid);
-    lying::plan(grid);
-    starving::plan(grid);
-}
-
-/// All of that is over.
-fn heal_machines(grid: &mut Grid) {
-    clock_setting::heal(grid);
-    disk_filling::heal(grid);
-    starving::heal(grid);
-}
-
 /// Plans what is known beforehand: when sites join, what users do, and when the faults end.
 fn plan_ahead(grid: &mut Grid) {
     let (sites, faulty_ms) = (grid.options.sites, grid.options.faulty_ms);
@@ -480,38 +460,6 @@ fn plan_ahead(grid: &mut Grid) {
     }
     grid.after(200, Event::Fault);
     grid.after(faulty_ms, Event::Heal);
-}
-
-/// One of the faults that this seed has happens, and the next is planned.
-fn inject_fault(grid: &mut Grid) {
-    if grid.is_healed {
-        return;
-    }
-    let node = grid.random.random_range(0..grid.nodes.len());
-    let trouble_ms = grid.random.random_range(100..=TROUBLE_MS_MAX);
-    let faults = grid.options.faults;
-    match grid.random.random_range(0..5) {
-        0 | 1 if faults.crashes => life::crash(grid, node),
-        2 if faults.partitions => {
-            let size = grid.random.random_range(1..=grid.nodes.len().div_ceil(2));
-            let part: BTreeSet<usize> = (0..size).map(|_| grid.random.random_range(0..grid.nodes.len())).collect();
-            let is_one_way = grid.random.random_range(0..3) == 0;
-            let how = if is_one_way { "nothing gets out of" } else { "cut off:" };
-            grid.note(None, format_args!("{how} {part:?}"));
-            grid.figures.partitions += 1;
-            grid.network.cut(grid.nodes.len(), &part, is_one_way);
-            grid.after(trouble_ms, Event::PartitionEnds);
-        }
-        3 if faults.slowness => {
-            grid.nodes[node].slow_ms = grid.random.random_range(50..=1_500);
-            grid.note(None, format_args!("s{node} is slow"));
-            grid.after(trouble_ms, Event::SlownessEnds { node });
-        }
-        4 if faults.departures => life::go_away(grid, node),
-        _ => {}
-    }
-    let after = grid.random.random_range(200..=2_500);
-    grid.after(after, Event::Fault);
 }
 
 /// Gives the sites the hosts and links of the seed.
