@@ -4,7 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use sim_kit::print::OutputForm;
 
-use super::{canary::Canary, trial::CLOCKED_FROM};
+use super::{canary::Canary, trial::DISKED_FROM};
 
 /// Most seeds of one run.
 const SEEDS_MAX: u64 = 100_000_000;
@@ -12,7 +12,7 @@ const SEEDS_MAX: u64 = 100_000_000;
 const FROM_MAX: u64 = u64::MAX - 2 * SEEDS_MAX;
 
 /// Random first seeds stay below this, so that people can read them.
-const RANDOM_FROM_MAX: u64 = 2 * CLOCKED_FROM;
+const RANDOM_FROM_MAX: u64 = DISKED_FROM / 2 * 3;
 
 /// Run ledgers, negotiations and views against a simulated network, disk and clock with faults, and check the promises.
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ pub struct FaultsArgs {
 impl FaultsArgs {
     /// The first seed that was asked for, or a random one: seeds that nobody has run before are worth most.
     pub fn first_seed(&self) -> u64 {
-        self.from.unwrap_or_else(|| RandomState::new().hash_one(()) % (RANDOM_FROM_MAX - CLOCKED_FROM) + CLOCKED_FROM)
+        self.from.unwrap_or_else(|| RandomState::new().hash_one(()) % (RANDOM_FROM_MAX - DISKED_FROM) + DISKED_FROM)
     }
 }
 

@@ -103,6 +103,14 @@ pub enum Canary {
     DrainForgotten,
     /// Nodes believe whatever their wall clocks show.
     ClockBelieved,
+    /// A node takes a write for done that its full disk has refused.
+    FullDiskPromises,
+    /// A site that lacks room on its disk promises as before.
+    FullDiskUnheeded,
+    /// The entry point takes a site whose disk has lost promises for one that has them.
+    LieBelieved,
+    /// A node without descriptors takes what it writes for done, and has not written it.
+    StarvedWritesLost,
     /// Sites heed no rules of their owners that have changed.
     RulesIgnored,
     /// Sites heed no shares when they hold for a repair.

@@ -1,10 +1,10 @@
 //! What happens in a run, each at its moment.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use broker::{ids::RequestId, protocol::AttemptId, trust::Authorization};
 
-use super::{message::Message, views::Search};
+use super::{message::Message, room::Full, views::Search};
 
 /// Something that is going to happen.
 #[derive(Debug)]
@@ -37,6 +37,16 @@ pub enum Event {
     Drain { site: usize, is_draining: bool },
     /// The wall clock of a site is set.
     SetClock { site: usize, off_ms: i64 },
+    /// The disk of a node is full.
+    FillDisk { node: usize, how: Full },
+    /// It has room again.
+    FreeDisk { node: usize },
+    /// A node crashes, and its disk has lost so many of the last records.
+    Lie { node: usize, records: usize },
+    /// A node has run out of descriptors, and has no connection with these others.
+    Starve { node: usize, unconnected: BTreeSet<usize> },
+    /// It has descriptors again.
+    Sated { node: usize },
     /// The owner of a site has other rules.
     Rules { site: usize, seed: u64 },
     /// The owner of a site orders something of the own queue.
@@ -66,6 +76,8 @@ pub enum NodeEvent {
     Written { write: u64 },
     /// Phase I is over.
     Found(Search),
+    /// It looks at the room on its disk.
+    LookForRoom,
     /// A sign of life is due.
     SignOfLife,
     /// It crashes in the middle of a write.

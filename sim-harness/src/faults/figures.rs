@@ -45,6 +45,8 @@ figures! {
     sent: "messages sent",
     /// Of these, lost.
     lost: "messages lost",
+    /// Of these, not sent for want of a descriptor for a new connection.
+    unconnected: "messages unconnected",
     /// Of these, arrived twice.
     repeated: "messages repeated",
     /// Holds that an attacker asked for without a right to them.
@@ -73,6 +75,17 @@ figures! {
     /// Times that a site began to doubt its clock, or started in doubt; holds refused for it.
     clocks_doubted: "clocks doubted",
     refused_clock: "refused for a clock",
+    /// Times that a disk was full; that a site promised nothing more for it; that a write was refused and the node stopped.
+    disks_filled: "disks filled",
+    rooms_missed: "rooms missed",
+    writes_refused: "writes refused",
+    /// Times that a disk had lost what it had told was written; bookings that were lost by it.
+    lies: "disks that lied",
+    promises_lost: "promises lost by disks",
+    /// Times that a node ran out of descriptors.
+    shortages: "descriptors out",
+    /// Requests that an entry point did not take, for want of room or of a descriptor; their users came back.
+    turned_away: "turned away",
     /// Times that an owner began to empty a site.
     drained: "drained",
     /// Holds refused there.

@@ -20,7 +20,7 @@ use super::{
     event::{Event, NodeEvent},
     figures::Figures,
     history::{History, Violation},
-    message::{Body, Message},
+    message::{Body, Message, Question},
     network::{Fate, Network},
     node::{Node, Running, State},
     options::Options,
@@ -191,6 +191,16 @@ impl Grid {
             Fate::Lost => {
                 self.figures.lost += 1;
                 self.note_message("lost: ", &message);
+            }
+            Fate::Unconnected => {
+                self.figures.unconnected += 1;
+                self.note_message("no connection: ", &message);
+                // Who cannot even try learns it at once.
+                if let Body::Ask { ask, question: Question::Negotiation { .. }, .. } = message.body
+                    && self.network.is_starved(from)
+                {
+                    self.node_after(1, from, NodeEvent::Silence { ask });
+                }
             }
             Fate::Arrives { after_ms, again_after_ms } => {
                 let slow_ms = self.nodes[from].slow_ms + if from == to { 0 } else { self.nodes[to].slow_ms };

@@ -18,6 +18,8 @@ use crate::engine::{Actor, Write};
 
 /// Longest time until a crashed node starts again.
 const DOWN_MS_MAX: u64 = 12_000;
+/// From a stop for want of room on the disk to the next try to start, as the unit of the package has it.
+pub const RESTART_MS: u64 = 5_000;
 
 /// The rules of the owner of a node.
 pub fn policy_of(grid: &Grid, node: usize) -> OwnerPolicy {
@@ -29,15 +31,35 @@ pub fn policy_of(grid: &Grid, node: usize) -> OwnerPolicy {
     if grid.canary == Some(Canary::OwnQueueIgnored) { bears_all } else { Queues::in_force(queues, policy) }
 }
 
+/// Whether a site is to promise nothing more, as far as it knows: its owner empties it, or it lacks room on its disk.
+pub fn promises_nothing(grid: &Grid, node: usize) -> bool {
+    let lacks_room = grid.nodes[node].room.is_missed() && grid.canary != Some(Canary::FullDiskUnheeded);
+    grid.nodes[node].is_draining || lacks_room
+}
+
+/// A node that runs has found that it lacks room for new promises, or that it has room again: what it has promised so far is noted.
+pub fn note_room(grid: &mut Grid, node: usize) {
+    let is_missed = grid.nodes[node].room.is_missed();
+    let found = if is_missed { "lacks room on its disk" } else { "has room on its disk again" };
+    grid.note(None, format_args!("s{node} {found}"));
+    grid.figures.rooms_missed += u64::from(is_missed);
+    let standing = is_missed.then(|| grid.nodes[node].promised());
+    grid.truth.note_lack(node, standing);
+}
+
 /// A node starts with what its disk remembers. The outputs of its state machines are still to be let out.
 pub fn start(grid: &mut Grid, node: usize) {
     let policy = policy_of(grid, node);
     let gate = SharedGate::from(Gate::new(grid.trust.clone(), policy));
-    gate.lock().set_draining(grid.nodes[node].is_draining && grid.canary != Some(Canary::DrainForgotten));
+    let is_news = grid.nodes[node].room.look();
+    gate.lock().set_draining(promises_nothing(grid, node) && grid.canary != Some(Canary::DrainForgotten));
     let settings = (gate, grid.options.ledger(grid.canary), grid.options.negotiation());
     let (seed, now) = (grid.random.random(), grid.now());
     let misfits = grid.nodes[node].start(now, settings, seed, grid.canary);
     grid.note(None, format_args!("s{node} starts"));
+    if is_news {
+        note_room(grid, node);
+    }
     checks::check_dropped(grid, node);
     if let Some(misfit) = misfits.first()
         && grid.nodes[node].is_whole()
@@ -61,13 +83,14 @@ pub fn crash(grid: &mut Grid, node: usize) {
 
 /// A node loses everything that is not on disk; whether it ran.
 pub fn kill(grid: &mut Grid, node: usize) -> bool {
+    let is_refused = grid.nodes[node].room.refuses_writes();
     let Some(running) = grid.nodes[node].stop() else { return false };
     grid.figures.crashes += 1;
     grid.note(None, format_args!("s{node} crashes"));
     let mut lost: Vec<Actor> = Vec::new();
     let mut written = Vec::new();
     for (actor, write) in running.writes.into_values() {
-        if lost.contains(&actor) || grid.random.random_range(0..2) == 0 {
+        if is_refused || lost.contains(&actor) || grid.random.random_range(0..2) == 0 {
             lost.push(actor);
         } else {
             written.push(write);
@@ -77,6 +100,15 @@ pub fn kill(grid: &mut Grid, node: usize) -> bool {
     true
 }
 
+/// A node stops since its disk has refused a write: nothing that it was writing is on disk. It starts again when it can.
+pub fn stop_unwritten(grid: &mut Grid, node: usize) {
+    if grid.nodes[node].stop().is_some() {
+        grid.figures.writes_refused += 1;
+        grid.note(None, format_args!("s{node} stops: its disk refuses a write"));
+        grid.node_after(RESTART_MS, node, NodeEvent::Start);
+    }
+}
+
 /// A site leaves in order, and mostly comes back.
 pub fn go_away(grid: &mut Grid, node: usize) {
     if leave(grid, node) {
@@ -84,11 +116,13 @@ pub fn go_away(grid: &mut Grid, node: usize) {
     }
 }
 
-/// A site leaves in order: its writes under way are finished. Whether it ran.
+/// A site leaves in order: its writes under way are finished, unless its disk refuses them. Whether it ran.
 pub fn leave(grid: &mut Grid, node: usize) -> bool {
     let Some(running) = grid.nodes[node].stop() else { return false };
     grid.note(None, format_args!("s{node} leaves"));
-    reach_disk(grid, node, running.writes.into_values().map(|(_, write)| write).collect());
+    if !grid.nodes[node].room.refuses_writes() {
+        reach_disk(grid, node, running.writes.into_values().map(|(_, write)| write).collect());
+    }
     for to in grid.others(node) {
         grid.send(node, to, Body::Departure);
     }
@@ -96,7 +130,7 @@ pub fn leave(grid: &mut Grid, node: usize) -> bool {
 }
 
 /// A node that has just stopped is gone for good, or comes back some time later.
-fn come_back(grid: &mut Grid, node: usize) {
+pub fn come_back(grid: &mut Grid, node: usize) {
     if grid.lose(node, |grid| grid.random.random_range(0..5) == 0) {
         return;
     }

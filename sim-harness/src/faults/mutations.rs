@@ -106,6 +106,11 @@ pub fn mutate_answer(
         (Some(Canary::LossIgnored), SiteAnswer::Booked { seats, .. }) if matches!(purpose, Purpose::Inspect(_)) => {
             *seats = seats_believed(grid, node, from, request);
         }
+        (Some(Canary::LieBelieved), SiteAnswer::Booked { seats, .. })
+            if matches!(purpose, Purpose::Inspect(_)) && grid.truth.is_lied_about(request) =>
+        {
+            *seats = seats_believed(grid, node, from, request);
+        }
         (Some(Canary::ChargeHalved), SiteAnswer::Released { charged, .. }) => charged.0 /= 2,
         (Some(Canary::PlacesIgnored), SiteAnswer::Held { places, .. }) => places.clear(),
         // Nor does it see the hosts in the receipt.

@@ -35,6 +35,7 @@ use super::{
     mutations,
     names::{self, amounts},
     options::{DISK_MS_MAX, Options},
+    room::Room,
     views::Views,
 };
 use crate::engine::{Actor, Disk, Machines, Moment, Receipts, Setup, Write};
@@ -187,6 +188,8 @@ pub struct Node {
     /// Its membership, when the grid is closed.
     pub credentials: Option<Chain>,
     pub disk: Disk,
+    /// What its disk has room for.
+    pub room: Room,
     pub state: State,
     /// Counts starts and stops: what was planned for an earlier run does not happen.
     pub run: u64,
@@ -216,6 +219,7 @@ impl Node {
             dropped: BTreeSet::new(),
             credentials: credentials::of_site(options, index),
             disk: Disk::default(),
+            room: Room::default(),
             state: State::Absent,
             run: 0,
             disk_ms_max: one_of(random, &DISK_MS_MAX),
@@ -231,6 +235,27 @@ impl Node {
     /// What is in memory, if it runs.
     pub fn running_mut(&mut self) -> Option<&mut Running> {
         if let State::Up(running) = &mut self.state { Some(running) } else { None }
+    }
+
+    /// What it has promised: in memory, on disk or on the way to it. What it has just taken back in memory is there again when it
+    /// crashes before that is on disk.
+    pub fn promised(&self) -> BTreeMap<AttemptId, Vec<Grant>> {
+        let ledger = || self.running().into_iter().map(|running| &running.machines.ledger);
+        let in_memory = ledger().flat_map(|ledger| ledger.bookings());
+        let in_memory = in_memory.map(|booking| (&booking.attempt, &booking.grants));
+        let begun = self.running().into_iter().flat_map(|running| running.writes.values());
+        let begun = begun.filter_map(|(_, write)| match write {
+            Write::Ledger(record) => Some(record.as_ref()),
+            _ => None,
+        });
+        let on_the_way = begun.chain(ledger().flat_map(|ledger| ledger.waiting_records()));
+        let on_the_way = on_the_way.flat_map(|record| record.put()).chain(self.disk.reservations.values());
+        let written = on_the_way.map(|record| (&record.attempt, &record.grants));
+        let mut promised = BTreeMap::<_, Vec<_>>::new();
+        for (attempt, grants) in in_memory.chain(written) {
+            promised.entry(attempt.clone()).or_default().extend(grants.iter().cloned());
+        }
+        promised
     }
 
     /// Whether it is gone for good.

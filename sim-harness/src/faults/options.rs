@@ -16,8 +16,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{
     batches::Batches, canary::Canary, choice::one_of, classes::Classes, clocks::Clocks, demands::Demands,
-    drains::Drains, hoards::Hoards, links::Links, money::Money, queues::Queues, rules::Rules, scales::Scales,
-    shapes::Shapes, shares::Shares, slacks::Slacks,
+    descriptors::Descriptors, disks::Disks, drains::Drains, hoards::Hoards, lies::Lies, links::Links, money::Money,
+    queues::Queues, rules::Rules, scales::Scales, shapes::Shapes, shares::Shares, slacks::Slacks,
 };
 
 /// How long sites remember an attempt that is over.
@@ -146,6 +146,12 @@ pub struct Options {
     pub drains: Option<Drains>,
     /// Wall clocks that are set wrong.
     pub clocks: Option<Clocks>,
+    /// Disks that are full for a while.
+    pub disks: Option<Disks>,
+    /// Disks that lose what they have told was written.
+    pub lies: Option<Lies>,
+    /// Nodes that run out of descriptors for a while.
+    pub descriptors: Option<Descriptors>,
     /// Rules of owners that change.
     pub rules: Option<Rules>,
     /// What one user, node or network may have of a site.
@@ -228,6 +234,9 @@ impl Options {
             batches: None,
             drains: None,
             clocks: None,
+            disks: None,
+            lies: None,
+            descriptors: None,
             rules: None,
             shares: None,
             hoards: None,

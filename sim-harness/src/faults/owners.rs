@@ -4,20 +4,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use broker::{
-    ledger::ScheduleUpdateParts,
-    protocol::{AttemptId, Grant},
-};
+use broker::ledger::ScheduleUpdateParts;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{
-    event::Event,
-    grid::Grid,
-    node::{Node, Running},
-    world::World,
-};
-use crate::engine::{Medium as _, Write};
+use super::{event::Event, grid::Grid, life, world::World};
+use crate::engine::Medium as _;
 
 /// Gives the hosts of all sites their first tariffs and plans the changes.
 pub fn plan(grid: &mut Grid) {
@@ -71,15 +63,15 @@ pub fn reprice(grid: &mut Grid, site: usize, seed: u64) {
 }
 
 /// The owner of a site begins or ends to empty it. As in a node that is on disk first, then in force, then told to others; who cannot
-/// reach the node leaves it as it is.
+/// reach the node, or meets a disk that refuses it, leaves it as it is.
 pub fn drain(world: &mut World, node: usize, is_draining: bool) {
     let grid = &mut world.grid;
     let Some(running) = grid.nodes[node].running() else { return };
-    if grid.nodes[node].is_draining == is_draining {
+    if grid.nodes[node].is_draining == is_draining || grid.nodes[node].room.refuses_writes() {
         return;
     }
     let (gate, from) = (running.gate.clone(), running.machines.ledger.version());
-    let standing = is_draining.then(|| promised(&grid.nodes[node], running));
+    let standing = is_draining.then(|| grid.nodes[node].promised());
     grid.truth.note_draining(node, standing);
     grid.nodes[node].is_draining = is_draining;
     grid.figures.drained += u64::from(is_draining);
@@ -88,24 +80,6 @@ pub fn drain(world: &mut World, node: usize, is_draining: bool) {
     if world.stops_here(node) {
         return;
     }
-    gate.lock().set_draining(is_draining);
+    gate.lock().set_draining(life::promises_nothing(&world.grid, node));
     world.publish(node, ScheduleUpdateParts { from, changes: Vec::new() });
-}
-
-/// What a site has promised: in memory, on disk or on the way to it. What it has just taken back in memory is there again when it
-/// crashes before that is on disk.
-fn promised(node: &Node, running: &Running) -> BTreeMap<AttemptId, Vec<Grant>> {
-    let in_memory = running.machines.ledger.bookings().map(|booking| (&booking.attempt, &booking.grants));
-    let on_disk = node.disk.reservations.values().map(|record| (&record.attempt, &record.grants));
-    let begun = running.writes.values().filter_map(|(_, write)| match write {
-        Write::Ledger(record) => Some(record.as_ref()),
-        _ => None,
-    });
-    let on_the_way = begun.chain(running.machines.ledger.waiting_records()).flat_map(|record| record.put());
-    let on_the_way = on_the_way.map(|record| (&record.attempt, &record.grants));
-    let mut promised = BTreeMap::<_, Vec<_>>::new();
-    for (attempt, grants) in in_memory.chain(on_disk).chain(on_the_way) {
-        promised.entry(attempt.clone()).or_default().extend(grants.iter().cloned());
-    }
-    promised
 }

@@ -9,13 +9,13 @@ use super::{
     figures::Figures,
     runner::{replay_command, run_seed, run_seeds},
     trial::{
-        CLASSED_FROM, CLOCKED_FROM, DRAINED_FROM, HARDEST_FROM, HOARDED_FROM, LINKED_FROM, PRICED_FROM, QUEUED_FROM,
-        RULED_FROM, SCALED_FROM, SHAPED_FROM, TIED_FROM, WAITED_FROM,
+        CLASSED_FROM, CLOCKED_FROM, DISKED_FROM, DRAINED_FROM, HARDEST_FROM, HOARDED_FROM, LINKED_FROM, PRICED_FROM,
+        QUEUED_FROM, RULED_FROM, SCALED_FROM, SHAPED_FROM, TIED_FROM, WAITED_FROM,
     },
 };
 
 /// From where seeds are run: each range has what the one before has, and more.
-const RANGES: [u64; 14] = [
+const RANGES: [u64; 15] = [
     0,
     HARDEST_FROM,
     PRICED_FROM,
@@ -30,6 +30,7 @@ const RANGES: [u64; 14] = [
     WAITED_FROM,
     RULED_FROM,
     CLOCKED_FROM,
+    DISKED_FROM,
 ];
 /// Seeds within which every deliberate fault is found in one of the [`RANGES`].
 const FOUND_WITHIN: u64 = 200;
@@ -43,7 +44,7 @@ fn first_of_commit() -> u64 {
     let told = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     let hash = told.ok().and_then(|told| String::from_utf8(told.stdout).ok()).unwrap_or_default();
     let number = hash.get(..12).and_then(|first| u64::from_str_radix(first, 16).ok());
-    CLOCKED_FROM + number.unwrap_or(0) % CLOCKED_FROM
+    DISKED_FROM + number.unwrap_or(0) % (DISKED_FROM / 2)
 }
 
 #[test]

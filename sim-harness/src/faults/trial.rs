@@ -2,8 +2,6 @@
 //!
 //! Invariant: what was added to the simulator later draws from generators of its own, so earlier seeds run as they did.
 
-use std::collections::BTreeSet;
-
 use broker::request::Request;
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -19,14 +17,19 @@ use super::{
     clock_setting,
     clocks::Clocks,
     demands::Demands,
+    descriptors::Descriptors,
+    disk_filling,
+    disks::Disks,
     drains::Drains,
     event::{Event, NodeEvent},
     grid::Grid,
     hoarding,
     hoards::Hoards,
+    lies::Lies,
     life,
     links::Links,
     losses::{self, Fates},
+    lying,
     money::Money,
     names,
     node::State,
@@ -39,7 +42,7 @@ use super::{
     shapes::Shapes,
     shares::Shares,
     slacks::Slacks,
-    user_actions,
+    starving, troubles, user_actions,
     users::Report,
     world::World,
 };
@@ -67,6 +70,12 @@ const BATCHES: u64 = 0x0ba7_c4e5_5eed;
 const DRAINS: u64 = 0x0d2a_17e5_5eed;
 /// With this the seed of a run becomes that of its generator of clocks that are set.
 const CLOCKS: u64 = 0x0c10_c500_5eed;
+/// With this the seed of a run becomes that of its generators of full disks.
+const DISKS: u64 = 0x00d1_5c50_5eed;
+/// With this the seed of a run becomes that of its generators of disks that lie.
+const LIES: u64 = 0x011e_5d10_5eed;
+/// With this the seed of a run becomes that of its generators of descriptors that run out.
+const DESCRIPTORS: u64 = 0x0de5_c210_5eed;
 /// With this the seed of a run becomes that of its generators of rules.
 const RULES: u64 = 0x2a1e_5000_5eed;
 /// With this the seed of a run becomes that of its generator of shares.
@@ -110,15 +119,15 @@ pub const WAITED_FROM: u64 = 50 * PRICED_FROM;
 pub const RULED_FROM: u64 = 100 * PRICED_FROM;
 /// From this seed on wall clocks are set, in half of the seeds.
 pub const CLOCKED_FROM: u64 = 2 * RULED_FROM;
+/// From this seed on disks are full for a while, nodes run out of descriptors, and disks lie where hosts may be lost, each in half of the
+/// seeds.
+pub const DISKED_FROM: u64 = 2 * CLOCKED_FROM;
 /// Most events of a run. A run that needs more is stuck in a loop.
 const STEPS_MAX: u64 = 400_000;
 /// From one look at whether everything has settled to the next.
 const LOOK_EVERY_MS: u64 = 500;
 /// How long a user waits when no entry point can be reached.
 const COME_BACK_MS: u64 = 700;
-/// Longest partition, and longest slowness.
-const TROUBLE_MS_MAX: u64 = 8_000;
-
 /// A world, and what is going to happen to it.
 pub struct Trial {
     pub world: World,
@@ -163,7 +172,7 @@ impl Trial {
             options.queues = Some(Queues::patient(seed ^ QUEUES));
         }
         options.rules = (seed >= RULED_FROM).then(|| Rules::draw(seed ^ RULES)).flatten();
-        options.clocks = (seed >= CLOCKED_FROM).then(|| Clocks::draw(seed ^ CLOCKS)).flatten();
+        draw_machines(&mut options, seed);
         options.classes = (seed >= CLASSED_FROM).then(|| Classes::of(seed ^ CLASSES));
         let mut aims = Aims::of_seed(seed);
         if let Some(aims) = &mut aims {
@@ -179,7 +188,7 @@ impl Trial {
         }
         owners::plan_drains(grid);
         ruling::plan(grid);
-        clock_setting::plan(grid);
+        troubles::plan(grid);
         hoarding::plan(grid);
         queueing::plan(grid);
         fates.plan(grid);
@@ -251,12 +260,17 @@ impl Trial {
             Event::Evict { number } => losses::evict(&mut self.world, number),
             Event::Drain { site, is_draining } => owners::drain(&mut self.world, site, is_draining),
             Event::SetClock { site, off_ms } => clock_setting::set(grid, site, off_ms),
+            Event::FillDisk { node, how } => disk_filling::fill(grid, node, how),
+            Event::FreeDisk { node } => disk_filling::free(grid, node),
+            Event::Lie { node, records } => lying::show(grid, node, records),
+            Event::Starve { node, unconnected } => starving::begin(grid, node, unconnected),
+            Event::Sated { node } => starving::end(grid, node),
             Event::Rules { site, seed } => ruling::change(grid, site, seed),
             Event::Order { site, seed } => queueing::order(&mut self.world, site, seed),
             Event::Desert { number } => losses::desert(grid, number),
             Event::TakeOver { number, only_if_gone } => self.go_to_another(number, only_if_gone),
             Event::Steal { node, to, attempt, authorization } => self.world.steal(node, to, attempt, authorization),
-            Event::Fault => inject_fault(grid),
+            Event::Fault => troubles::inject(grid),
             Event::PartitionEnds => {
                 grid.note(None, format_args!("the links work again"));
                 grid.network.heal();
@@ -264,7 +278,7 @@ impl Trial {
             Event::SlownessEnds { node } => grid.nodes[node].slow_ms = 0,
             Event::Submit { number } => self.submit(number),
             Event::SubmitBatch { batch } => self.submit_batch(batch),
-            Event::Cancel { number } => self.world.cancel(number),
+            Event::Cancel { number } => self.cancel(number),
             Event::Hoard { node, site, number } => hoarding::hold(grid, (node, site), number),
             Event::Heal => self.heal(),
             Event::Look => self.look(),
@@ -304,12 +318,27 @@ impl Trial {
         self.world.submit_together(entry_point, tied);
     }
 
-    /// One of the entry points that run; if none does, the user comes back with `again`.
+    /// A user cancels a request, once its entry point has a descriptor for the call.
+    fn cancel(&mut self, number: u64) {
+        let grid = &mut self.world.grid;
+        let user = grid.users.get(&names::request(number));
+        if user.is_some_and(|user| grid.network.is_starved(user.entry_point)) {
+            grid.after(COME_BACK_MS, Event::Cancel { number });
+        } else {
+            self.world.cancel(number);
+        }
+    }
+
+    /// One of the entry points that run; if none does, or this one has no descriptor or no room for a request, the user comes back with
+    /// `again`.
     fn entry_point(&mut self, again: Event) -> Option<usize> {
         let grid = &mut self.world.grid;
         let running = (0..grid.options.entry_points).filter(|node| grid.nodes[*node].running().is_some());
         let running: Vec<usize> = running.collect();
-        let entry_point = running.choose(&mut grid.random).copied();
+        let found = running.choose(&mut grid.random).copied();
+        let takes = |node: &usize| grid.nodes[*node].room.is_enough() && !grid.network.is_starved(*node);
+        let entry_point = found.filter(takes);
+        grid.figures.turned_away += u64::from(entry_point != found);
         if entry_point.is_none() && !grid.is_healed {
             grid.after(COME_BACK_MS, again);
         }
@@ -353,7 +382,8 @@ impl Trial {
         if user.is_cancelled || matches!(user.report, Report::Over(_)) || !is_wanted {
             return;
         }
-        let others = grid.others(user.entry_point).filter(|node| grid.nodes[*node].can_take_over(&id));
+        let can_take_over = |node: &usize| grid.nodes[*node].can_take_over(&id) && !grid.network.is_starved(*node);
+        let others = grid.others(user.entry_point).filter(can_take_over);
         if let Some(node) = fates.choose(&others.collect::<Vec<_>>()) {
             user_actions::go_to(&mut self.world.grid, node, &id);
         }
@@ -375,7 +405,7 @@ impl Trial {
         grid.note(None, format_args!("everything is healed"));
         grid.is_healed = true;
         grid.network.heal();
-        clock_setting::heal(grid);
+        troubles::heal(grid);
         for node in 0..self.world.grid.nodes.len() {
             self.world.grid.nodes[node].slow_ms = 0;
             if matches!(self.world.grid.nodes[node].state, State::Down | State::Absent) {
@@ -408,6 +438,14 @@ impl Trial {
     }
 }
 
+/// Draws what goes wrong with the machines of nodes beside crashes.
+fn draw_machines(options: &mut Options, seed: u64) {
+    options.clocks = (seed >= CLOCKED_FROM).then(|| Clocks::draw(seed ^ CLOCKS)).flatten();
+    options.disks = (seed >= DISKED_FROM).then(|| Disks::draw(seed ^ DISKS)).flatten();
+    options.lies = (seed >= DISKED_FROM).then(|| Lies::draw(seed ^ LIES)).flatten();
+    options.descriptors = (seed >= DISKED_FROM).then(|| Descriptors::draw(seed ^ DESCRIPTORS)).flatten();
+}
+
 /// Plans what is known beforehand: when sites join, what users do, and when the faults end.
 fn plan_ahead(grid: &mut Grid) {
     let (sites, faulty_ms) = (grid.options.sites, grid.options.faulty_ms);
@@ -427,38 +465,6 @@ fn plan_ahead(grid: &mut Grid) {
     }
     grid.after(200, Event::Fault);
     grid.after(faulty_ms, Event::Heal);
-}
-
-/// One of the faults that this seed has happens, and the next is planned.
-fn inject_fault(grid: &mut Grid) {
-    if grid.is_healed {
-        return;
-    }
-    let node = grid.random.random_range(0..grid.nodes.len());
-    let trouble_ms = grid.random.random_range(100..=TROUBLE_MS_MAX);
-    let faults = grid.options.faults;
-    match grid.random.random_range(0..5) {
-        0 | 1 if faults.crashes => life::crash(grid, node),
-        2 if faults.partitions => {
-            let size = grid.random.random_range(1..=grid.nodes.len().div_ceil(2));
-            let part: BTreeSet<usize> = (0..size).map(|_| grid.random.random_range(0..grid.nodes.len())).collect();
-            let is_one_way = grid.random.random_range(0..3) == 0;
-            let how = if is_one_way { "nothing gets out of" } else { "cut off:" };
-            grid.note(None, format_args!("{how} {part:?}"));
-            grid.figures.partitions += 1;
-            grid.network.cut(grid.nodes.len(), &part, is_one_way);
-            grid.after(trouble_ms, Event::PartitionEnds);
-        }
-        3 if faults.slowness => {
-            grid.nodes[node].slow_ms = grid.random.random_range(50..=1_500);
-            grid.note(None, format_args!("s{node} is slow"));
-            grid.after(trouble_ms, Event::SlownessEnds { node });
-        }
-        4 if faults.departures => life::go_away(grid, node),
-        _ => {}
-    }
-    let after = grid.random.random_range(200..=2_500);
-    grid.after(after, Event::Fault);
 }
 
 /// Gives the sites the hosts and links of the seed.

@@ -15,7 +15,7 @@ use broker::{
 };
 
 use super::{lapses::Lapses, names, node::Node};
-use crate::engine::SiteLedger;
+use crate::engine::{Disk, SiteLedger};
 
 /// What one site showed of its own jobs that wait, and of its bookings, when its ledger last changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,6 +62,10 @@ pub struct Truth {
     evicted: BTreeSet<(usize, AttemptId)>,
     /// What a site had promised when its owner began to empty it.
     standing: BTreeMap<usize, BTreeMap<AttemptId, Vec<Grant>>>,
+    /// What a site had promised when it found that its disk lacks room.
+    lacking: BTreeMap<usize, BTreeMap<AttemptId, Vec<Grant>>>,
+    /// Requests of which a disk has lost something that it had told was written.
+    lied_about: BTreeSet<RequestId>,
     /// Attempts that the ledger of a site had a booking of.
     seen: BTreeSet<(usize, AttemptId)>,
     /// Own jobs that owners have ordered, by the site and the name of the order.
@@ -268,6 +272,43 @@ impl Truth {
     /// What a site had promised when its owner began to empty it; none when it is not being emptied.
     pub fn standing_at(&self, site: usize) -> Option<&BTreeMap<AttemptId, Vec<Grant>>> {
         self.standing.get(&site)
+    }
+
+    /// Notes that a site has found that its disk lacks room, where this is promised; without it, that the disk has room again.
+    pub fn note_lack(&mut self, site: usize, standing: Option<BTreeMap<AttemptId, Vec<Grant>>>) {
+        match standing {
+            Some(standing) => self.lacking.insert(site, standing),
+            None => self.lacking.remove(&site),
+        };
+    }
+
+    /// What a site had promised when it found that its disk lacks room; none when it has enough as far as it knows.
+    pub fn standing_in_lack(&self, site: usize) -> Option<&BTreeMap<AttemptId, Vec<Grant>>> {
+        self.lacking.get(&site)
+    }
+
+    /// Notes that the disk of a site is as it was before the last records about these attempts: what was known of it by them counts no
+    /// longer.
+    pub fn note_lie(&mut self, site: usize, disk: &Disk, attempts: &BTreeSet<AttemptId>) {
+        self.lied_about.extend(attempts.iter().map(|attempt| attempt.request.clone()));
+        let is_lost = |at: usize, attempt: &AttemptId| at == site && attempts.contains(attempt);
+        self.bound.retain(|(at, attempt, _), _| !is_lost(*at, attempt));
+        self.windows.retain(|(at, attempt), _| !is_lost(*at, attempt));
+        self.own_jobs.retain(|(at, attempt)| !is_lost(*at, attempt) || disk.queue.contains_key(attempt));
+        self.ended_jobs.retain(|(at, attempt)| !is_lost(*at, attempt) || !disk.queue.contains_key(attempt));
+        self.evicted.retain(|(at, attempt)| !is_lost(*at, attempt) || !disk.reservations.contains_key(attempt));
+        // What was given back before is promised again.
+        let back = || attempts.iter().filter_map(|attempt| disk.reservations.get(attempt));
+        for standing in [self.standing.get_mut(&site), self.lacking.get_mut(&site)].into_iter().flatten() {
+            for record in back() {
+                standing.entry(record.attempt.clone()).or_default().extend(record.grants.iter().cloned());
+            }
+        }
+    }
+
+    /// Whether a disk has lost something of a request that it had told was written.
+    pub fn is_lied_about(&self, request: &RequestId) -> bool {
+        self.lied_about.contains(request)
     }
 
     /// Notes that the owner of a site was told that these bookings are taken back.

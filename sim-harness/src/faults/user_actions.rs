@@ -101,7 +101,8 @@ pub fn look(grid: &mut Grid, node: usize, id: &RequestId) {
     }
     let running = grid.nodes[node].running();
     let Some(negotiation) = running.and_then(|running| running.machines.negotiations.get(id)) else { return };
-    match grid.users.look(id, negotiation.record().last_attempt, negotiation.stage()) {
+    let may_differ = grid.truth.is_lied_about(id);
+    match grid.users.look(id, negotiation.record().last_attempt, negotiation.stage(), may_differ) {
         Ok(None) => {}
         Ok(Some((before, news))) => {
             grid.note(Some(id), format_args!("the user sees: {news}"));

@@ -199,8 +199,14 @@ impl Users {
     /// The user of a request looks at it. Returns what was reported before, and what is now, when there is news.
     ///
     /// # Errors
-    /// What contradicts what was reported before.
-    pub fn look(&mut self, id: &RequestId, attempt: u32, stage: Stage<'_>) -> Result<Option<(Report, String)>, String> {
+    /// What contradicts what was reported before, unless that may have been lost (`may_differ`).
+    pub fn look(
+        &mut self,
+        id: &RequestId,
+        attempt: u32,
+        stage: Stage<'_>,
+        may_differ: bool,
+    ) -> Result<Option<(Report, String)>, String> {
         let Some(user) = self.requests.get_mut(id) else { return Ok(None) };
         let news = Report::of(attempt, stage);
         if user.report == news {
@@ -216,7 +222,7 @@ impl Users {
             },
             (Report::Over(_), _) => false,
         };
-        if !is_consistent {
+        if !is_consistent && !may_differ {
             return Err(format!("reported: {}; and then: {}", words(&user.report), words(&news)));
         }
         let text = words(&news);

@@ -261,6 +261,7 @@ impl World {
             NodeEvent::Silence { ask } => self.give_up(node, ask),
             NodeEvent::Written { write } => self.written(node, write),
             NodeEvent::Found(search) => self.found(node, &search),
+            NodeEvent::LookForRoom => self.look_for_room(node),
             NodeEvent::SignOfLife => self.sign_of_life(node),
             NodeEvent::Start => self.start(node),
             NodeEvent::LookedUp { request, name } => self.looked_up(node, &request, name),
@@ -269,8 +270,12 @@ impl World {
         }
     }
 
-    /// A node starts with what its disk remembers; its owner may have changed what it offers.
+    /// A node starts with what its disk remembers; its owner may have changed what it offers. On a disk that refuses all writes it does
+    /// not, and tries again.
     pub fn start(&mut self, node: usize) {
+        if self.grid.nodes[node].room.refuses_writes() {
+            return self.grid.node_after(life::RESTART_MS, node, NodeEvent::Start);
+        }
         self.fates.shrink(&mut self.grid, node);
         life::start(&mut self.grid, node);
         let running = self.grid.nodes[node].running();
@@ -281,57 +286,8 @@ impl World {
         }
     }
 
-    /// Begins a write; what comes behind it waits for [`NodeEvent::Written`].
-    pub(super) fn write(&mut self, node: usize, actor: Actor, write: Write) {
-        let grid = &mut self.grid;
-        let name = grid.name();
-        let takes = grid.random.random_range(0..=grid.nodes[node].disk_ms_max) + grid.nodes[node].slow_ms;
-        let Some(running) = grid.running(node) else { return };
-        running.writes.insert(name, (actor, write));
-        grid.node_after(takes, node, NodeEvent::Written { write: name });
-        if grid.random.random_range(0..1000) < grid.options.crash_per_mille {
-            let after = grid.random.random_range(0..=takes);
-            grid.node_after(after, node, NodeEvent::Crash);
-        }
-    }
-
-    /// A write has reached the disk: what waited for it happens.
-    fn written(&mut self, node: usize, write: u64) {
-        let Some((actor, write)) = self.grid.running(node).and_then(|running| running.writes.remove(&write)) else {
-            return;
-        };
-        let about = write.about();
-        let request = match &actor {
-            Actor::Request(id) => Some(id),
-            Actor::Ledger | Actor::Batch(_) => about.last(),
-        };
-        let members = write.members();
-        self.grid.note(request, format_args!("s{node} has on disk: {}", describe(&write)));
-        life::reach_disk(&mut self.grid, node, vec![write]);
-        match actor {
-            Actor::Ledger => self.perform_ledger(node),
-            Actor::Batch(batch) => self.batch_written(node, &batch, &members),
-            Actor::Request(id) => {
-                self.begin(node, &id);
-                self.perform_request(node, &id);
-                self.send_held_back(node, &id);
-            }
-        }
-    }
-
-    /// The first write of a request is on disk: it begins.
-    pub(super) fn begin(&mut self, node: usize, id: &RequestId) {
-        let seed = self.grid.random.random();
-        let now = self.clock(node);
-        let Some(record) = self.disk(node).requests.get(id).cloned() else { return };
-        let is_taken_over = !record.taken_over.is_empty();
-        if let Some(machines) = self.machines(node) {
-            machines.begin(record, is_taken_over, seed, now);
-        }
-    }
-
     /// Sends the answers that waited for what a node writes of a request, when that is on disk.
-    fn send_held_back(&mut self, node: usize, id: &RequestId) {
+    pub(super) fn send_held_back(&mut self, node: usize, id: &RequestId) {
         if self.is_writing(node, &Actor::Request(id.clone())) {
             return;
         }
@@ -544,35 +500,5 @@ impl World {
         if let Some(record) = user_actions::sign_over(&mut self.grid, node, id, name) {
             self.write(node, Actor::Request(id.clone()), Write::Request(Box::new(record)));
         }
-    }
-}
-
-fn describe(write: &Write) -> String {
-    match write {
-        Write::Ledger(record) => match &**record {
-            ledger::Record::Put(_) | ledger::Record::PutAll(_) => {
-                let one = |one: &ledger::BookingRecord| {
-                    let settled = if one.settled { ", settled" } else { "" };
-                    format!("reservation #{}{settled}", one.attempt.attempt)
-                };
-                record.put().iter().map(one).collect::<Vec<_>>().join("; ")
-            }
-            ledger::Record::Gone(record) => format!("no longer #{}", record.attempt.attempt),
-            ledger::Record::Charge(charge) => format!("#{} costs {}", charge.attempt.attempt, charge.charged),
-            ledger::Record::Queue(job) => format!("own job {}", job.attempt.request),
-            ledger::Record::Dequeue(attempt) => format!("no own job {}", attempt.request),
-            ledger::Record::Remove(attempt) => format!("no reservation #{}", attempt.attempt),
-        },
-        Write::Request(record) => {
-            let decision = match &record.decision {
-                Decision::Open => "open".to_owned(),
-                Decision::Commit { attempt, .. } => format!("commit #{attempt}"),
-                Decision::Reserved { attempt, .. } => format!("reserved #{attempt}"),
-                Decision::Closed(_) => "closed".to_owned(),
-            };
-            format!("{decision}, {} releases owed", record.owed.len())
-        }
-        Write::Tie { records, .. } => format!("{} requests tied together", records.len()),
-        Write::Untie { members, .. } => format!("{} requests tied no longer", members.len()),
     }
 }

@@ -119,6 +119,7 @@ fn check_losses(
         }
         let Some(index) = names::index_of(&seat.site) else { continue };
         match loss {
+            Loss::TakenBack if grid.truth.is_lied_about(id) => {}
             Loss::TakenBack => {
                 let parts = reservation.parts.iter().filter(|part| part.seats.contains(number));
                 let names: Vec<AttemptId> = parts.map(|part| name_of(grid, node, id, part.attempt)).collect();
@@ -178,7 +179,7 @@ fn check_silence(grid: &Grid, node: usize, id: &RequestId, site: usize) -> Resul
 
 /// What is left of the reported plan stays, at the same start, unless all of it moves in time and the user allows it.
 fn check_continuity(grid: &Grid, node: usize, id: &RequestId, before: &Report) -> Result<(), String> {
-    let Some(user) = grid.users.get(id) else { return Ok(()) };
+    let Some(user) = grid.users.get(id).filter(|_| !grid.truth.is_lied_about(id)) else { return Ok(()) };
     let (Some(old), Some(new)) = (before.plan(), user.report.plan()) else { return Ok(()) };
     let now = grid.clock(node).utc;
     let is_degraded = matches!(before, Report::Degraded(_));

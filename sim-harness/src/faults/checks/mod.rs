@@ -9,6 +9,7 @@ mod drains;
 mod durable;
 mod floating;
 mod lapses;
+mod lied;
 mod links;
 mod lost;
 mod money;

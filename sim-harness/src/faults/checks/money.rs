@@ -44,7 +44,8 @@ fn below_price(grid: &Grid, site: usize, booking: &Booking, now: Time) -> Option
 /// The disk of a site has changed: what all sites have of a request that is known to be committed, and what was charged for it, is
 /// within its budget.
 pub fn check_budget(grid: &mut Grid, request: &RequestId) {
-    let Some(budget) = grid.users.get(request).and_then(|user| user.request.budget()) else { return };
+    let user = grid.users.get(request).filter(|_| !grid.truth.is_lied_about(request));
+    let Some(budget) = user.and_then(|user| user.request.budget()) else { return };
     let all = promised(grid, request);
     if all > budget {
         grid.violate("a request stays within its budget", Some(request), format!("{all} of {budget} are promised"));
@@ -55,7 +56,11 @@ pub fn check_budget(grid: &mut Grid, request: &RequestId) {
 pub fn check_batch_budget(grid: &mut Grid, request: &RequestId) {
     let Some((batch, Some(budget))) = grid.users.get(request).and_then(|user| user.batch) else { return };
     let members = grid.users.all().filter(|user| user.batch.is_some_and(|(of, _)| of == batch));
-    let all: Cost = members.map(|user| promised(grid, &names::request(user.number))).sum();
+    let members: Vec<RequestId> = members.map(|user| names::request(user.number)).collect();
+    if members.iter().any(|member| grid.truth.is_lied_about(member)) {
+        return;
+    }
+    let all: Cost = members.iter().map(|member| promised(grid, member)).sum();
     if all > budget {
         grid.violate("a batch stays within its budget", Some(request), format!("{all} of {budget} are promised"));
     }
@@ -80,7 +85,7 @@ fn promised(grid: &Grid, request: &RequestId) -> Cost {
 pub fn check_dues(grid: &mut Grid) {
     let mut found = None;
     for node in &grid.nodes {
-        for record in node.disk.requests.values() {
+        for record in node.disk.requests.values().filter(|record| !grid.truth.is_lied_about(&record.id)) {
             for due in record.dues.iter().filter(|due| due.is_final) {
                 let own =
                     AttemptId { entry_point: node.site.clone(), request: record.id.clone(), attempt: due.attempt };
@@ -109,6 +114,9 @@ fn unknown_charge(grid: &Grid) -> Option<(RequestId, String)> {
         let cancelled = site.disk.charges.values().filter(|charge| charge.reason == ChargedFor::Cancellation);
         for charge in cancelled.filter(|charge| !charge.charged.is_zero()) {
             let AttemptId { entry_point, request, attempt } = &charge.attempt;
+            if grid.truth.is_lied_about(request) {
+                continue;
+            }
             let node = names::index_of(entry_point).map(|node| &grid.nodes[node]);
             let record = node.filter(|node| node.running().is_some()).and_then(|node| node.disk.requests.get(request));
             let Some(record) = record.filter(|record| record.taken_over.is_empty() && record.successor.is_none())

@@ -81,10 +81,8 @@ fn free_hosts(
     for (index, node) in grid.nodes.iter().enumerate().filter(|(index, _)| Some(*index) != hoarded) {
         // An owner that has taken hosts back gives the request no others.
         let has_evicted = grid.truth.evicted_at(index).any(|attempt| attempt.request == *id);
-        let Some(running) = node.running().filter(|_| !has_evicted && !node.is_draining && node.offered.is_none())
-        else {
-            continue;
-        };
+        let promises = !node.is_draining && !node.room.is_missed() && node.offered.is_none();
+        let Some(running) = node.running().filter(|_| promises && !has_evicted) else { continue };
         let ledger = &running.machines.ledger;
         // What own jobs would lose by it is not worked out here.
         let may_lose = ledger.has_jobs_to_move();

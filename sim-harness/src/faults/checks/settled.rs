@@ -19,7 +19,7 @@ use super::{
         names,
         node::{Node, Running},
     },
-    repairable,
+    lied, repairable,
 };
 use crate::engine::{Actor, Write};
 
@@ -46,7 +46,7 @@ pub fn unsettled(grid: &Grid) -> Option<(Option<RequestId>, String)> {
             return Some((None, what));
         }
     }
-    None
+    lied::untold(grid).map(|(request, what)| (Some(request), what))
 }
 
 fn is_gone(grid: &Grid, site: &SiteId) -> bool {
@@ -161,7 +161,8 @@ fn is_degraded(grid: &Grid, id: &RequestId) -> bool {
 /// that node, or the coordinator, is gone for good, it may when the reservation was reported to the user; when all
 /// participants have confirmed or once had, since then it may have been reported (only the node that is gone knew whether
 /// the user or the coordinator then decided against it); and when a participant is gone for good as well, since then
-/// nobody can know. So may what a node goes on with that nobody can correct ([`knows_alone`]).
+/// nobody can know. So may what a node goes on with that nobody can correct ([`knows_alone`]), and what a disk has there again that its
+/// site had given back, when its coordinator has left the request to another: it says nothing more of that.
 fn is_justified(grid: &Grid, index: usize, booking: &Booking) -> bool {
     let attempt = &booking.attempt;
     let Some(user) = grid.users.get(&attempt.request) else { return false };
@@ -181,7 +182,7 @@ fn is_justified(grid: &Grid, index: usize, booking: &Booking) -> bool {
         return true;
     }
     if !is_gone(coordinator) {
-        return false;
+        return grid.truth.is_lied_about(&attempt.request) && user.signed_for.len() > 1;
     }
     let is_reported = user
         .report
