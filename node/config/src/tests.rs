@@ -53,7 +53,7 @@ fn without_any_configuration_this_machine_is_offered_to_a_grid_of_its_own() {
     assert_eq!(config.name, "tester");
     assert_eq!(config.grid, None);
     assert!(config.settings.listen.iter().all(|address| address.starts_with("/ip4/127.0.0.1/")));
-    assert_eq!(config.settings.api.to_string(), DEFAULT_API);
+    assert_eq!((config.settings.api, DEFAULT_API.to_string().as_str()), (None, "127.0.0.1:7740"));
     assert_eq!(config.hosts.len(), 1);
     assert_eq!(config.hosts[0].host.id.as_str(), "tester");
     assert_eq!(config.negotiation, NegotiationSettings::default());

@@ -14,6 +14,7 @@ pub mod changes;
 pub mod clock;
 pub mod divided;
 pub mod https;
+pub mod listeners;
 pub mod lock;
 pub mod metrics;
 pub mod open_files;
