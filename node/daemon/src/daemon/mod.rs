@@ -27,7 +27,7 @@ use kolo_api::batch_run::RunQuestion;
 use kolo_config::{ConfigSource, LogFormat, NodeConfig, Settings};
 use kolo_runtime::{
     changes::Changes,
-    clock::{Clock, clock_doubt, unix_ms, unix_time},
+    clock::{Clock, clock_doubt, since_start, unix_ms, unix_time},
     metrics::Metrics,
     open_files::{self, Shares},
 };
@@ -575,6 +575,7 @@ fn discovery_config(
     let mut discovery = DiscoveryConfig::new(grid, Arc::new(ledger.clone()));
     discovery.membership = Arc::<Membership>::clone(membership);
     discovery.present = unix_time;
+    discovery.since_start = since_start;
     discovery.listen = addresses("listen", &config.settings.listen)?;
     discovery.announce = addresses("announce", &config.settings.announce)?;
     discovery.transport = transport(&config.settings.listen)?;
