@@ -104,6 +104,7 @@ settings! {
         [gossip]: GossipSettings;
         [storage]: StorageSettings;
         [log]: LogSettings;
+        [audit]: AuditSettings;
     }
 }
 
@@ -302,5 +303,13 @@ settings! {
         format: LogFormat = LogFormat::Human, "FORMAT";
         /// Which log lines are written: a level, or levels by module as in discovery=debug,info.
         filter: String = DEFAULT_LOG_FILTER.to_owned(), "FILTER", unset "Kolo's own at info";
+    }
+}
+
+settings! {
+    /// Where the lines of the audit log go beside its files in the data directory.
+    pub struct AuditSettings {
+        /// Whether the machine's syslog gets each line too.
+        syslog: bool = false, "BOOL";
     }
 }

@@ -22,3 +22,4 @@ pub mod own_socket;
 pub mod process_group;
 pub mod rare;
 pub mod span;
+pub mod syslog;

@@ -44,6 +44,7 @@ pub async fn metrics(State(state): State<Arc<ApiState>>, Extension(caller): Exte
         runs_kept: kept.runs,
         run_output_bytes: kept.output_bytes,
         lacks_room: state.upkeep.lacks_room(),
+        audit_syslog_lost: state.audit.lost_by_syslog(),
         discovery: status.counters.into_iter().collect(),
     };
     let of_grid = Access::Metrics.admits(&caller).then(|| of_grid(&state, peers, clock));
