@@ -109,7 +109,7 @@ impl Shared {
         let changes = PendingChanges::new(config.limits.changes_pending_max);
         Shared {
             identity,
-            clock: Clock::starting_now(),
+            clock: Clock::counting(config.since_start),
             counters,
             view,
             health,

@@ -122,7 +122,10 @@ pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// Another process listens on the address.
-    #[error("{address} is in use: stop what listens there (another node of this site?), or listen on another port")]
+    #[error(
+        "{address} is in use, and other sites know this one by it, so it does not start at another: end what listens there (another node \
+         of this site?), or configure another address (listen, --listen) and give it to those who bootstrap from this node"
+    )]
     AddressInUse {
         /// The address.
         address: Multiaddr,

@@ -257,6 +257,22 @@ impl Node {
 
     /// Starts the process (again) and waits until its API answers.
     pub fn restart(&mut self) {
+        self.launch();
+        wait_for(&format!("the API of {}", self.name), || {
+            self.check_alive();
+            self.read("api.address")
+        });
+        wait_for(&format!("{} to answer", self.name), || {
+            self.check_alive();
+            self.try_get("/v1/status")
+        });
+    }
+
+    /// Starts the process (again), and waits for nothing.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn launch(&mut self) {
         let _ = fs::remove_file(self.data().join("api.address"));
         let log = fs::File::options().create(true).append(true).open(self.log_path()).expect("writable");
         let mut command = match self.open_files_max {
@@ -275,14 +291,6 @@ impl Node {
             .spawn()
             .expect("kolo starts");
         self.child = Some(child);
-        wait_for(&format!("the API of {}", self.name), || {
-            self.check_alive();
-            self.read("api.address")
-        });
-        wait_for(&format!("{} to answer", self.name), || {
-            self.check_alive();
-            self.try_get("/v1/status")
-        });
     }
 
     /// The limit of open files that it has from its next start on.

@@ -201,6 +201,19 @@ fn a_site_that_does_not_believe_its_clock_promises_nothing() {
 }
 
 #[test]
+fn a_site_without_room_on_its_disk_promises_nothing_and_says_so_in_words() {
+    promises_nothing_until(Gate::set_room, Gate::has_room, Rule::Disk);
+    let mut ledger = ledger();
+    ledger.gate.lock().set_room(false);
+    let SiteAnswer::Refused(refusal) = ask(&mut ledger, at(0), ASK, ASK.hold()) else { panic!() };
+    let RefusalReason::NotAllowed(denial) = refusal.reason else { panic!("{:?}", refusal.reason) };
+    let words = "refused by rule `disk`: this site's disk is full; it grants nothing new until its owner frees room";
+    assert_eq!(denial.to_string(), words);
+    ledger.gate.lock().set_draining(true);
+    assert_eq!(hold(&mut ledger, at(0), ASK), Err(Rule::Draining), "the owner's will is told first");
+}
+
+#[test]
 fn a_refusal_shows_which_hosts_are_within_the_share() {
     let mut ledger = ledger();
     let SiteAnswer::Refused(refusal) = ask(&mut ledger, at(0), ASK, Ask { hosts: 3, ..ASK }.hold()) else { panic!() };

@@ -129,6 +129,9 @@ pub struct Offered {
     /// Whether the owner empties the site: then nothing is offered until that ends. Told in adverts only.
     #[serde(skip)]
     pub is_draining: bool,
+    /// Whether the site's disk is full: then nothing is offered until there is room. Told in adverts only.
+    #[serde(skip)]
+    pub is_disk_full: bool,
 }
 
 /// The rule that a reservation would break.
@@ -136,6 +139,8 @@ pub struct Offered {
 pub enum Breach {
     /// The owner empties the site.
     Draining,
+    /// The site's disk is full.
+    Disk,
     /// It is longer than this.
     Longest(Span),
     /// It ends farther than this from now.
@@ -148,6 +153,7 @@ impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Breach::Draining => f.write_str("the owner is emptying the site"),
+            Breach::Disk => f.write_str("this site's disk is full; it grants nothing new until its owner frees room"),
             Breach::Longest(longest) => write!(f, "at most {longest} are allowed"),
             Breach::Reach(reach) => write!(f, "it would end more than {reach} from now"),
             Breach::Spans(Some(next)) => write!(
@@ -170,6 +176,12 @@ impl Offered {
         *self == Offered::default()
     }
 
+    /// Whether no time is offered, whatever the spans are.
+    #[must_use]
+    pub fn offers_nothing(&self) -> bool {
+        self.is_draining || self.is_disk_full
+    }
+
     /// Whether a reservation may be made at `now`, as far as these rules are concerned.
     ///
     /// # Errors
@@ -177,6 +189,9 @@ impl Offered {
     pub fn check(&self, window: Window, now: Time) -> Result<(), Breach> {
         if self.is_draining {
             return Err(Breach::Draining);
+        }
+        if self.is_disk_full {
+            return Err(Breach::Disk);
         }
         if let Some(longest) = self.longest.filter(|longest| window.duration() > *longest) {
             return Err(Breach::Longest(longest));
@@ -193,7 +208,7 @@ impl Offered {
     /// The times from `now` on that no reservation may touch which is made at `now`: in order, and none overlaps.
     #[must_use]
     pub fn closed(&self, now: Time) -> Vec<Window> {
-        if self.is_draining {
+        if self.offers_nothing() {
             return vec![Window { start: now, end: FOREVER }];
         }
         let open_until = self.reach.map_or(FOREVER, |reach| now + reach);
@@ -247,7 +262,8 @@ mod tests {
         fn what_is_closed_is_what_a_check_refuses(
             cuts in prop::option::of(prop::collection::btree_set(0_i64..60, 0..12)),
             (longest, reach) in (prop::option::of(0_u64..30), prop::option::of(0_u64..60)),
-            now in 0_i64..30, start in 0_i64..50, length in 1_i64..30, is_draining in prop::bool::weighted(0.1),
+            now in 0_i64..30, start in 0_i64..50, length in 1_i64..30,
+            (is_draining, is_disk_full) in (prop::bool::weighted(0.1), prop::bool::weighted(0.1)),
         ) {
             let cuts: Option<Vec<i64>> = cuts.map(|cuts| cuts.into_iter().collect());
             let spans = cuts.as_ref().map(|cuts| cuts.chunks_exact(2).map(|two| (two[0], two[1])).collect::<Vec<_>>());
@@ -257,12 +273,14 @@ mod tests {
                 reach: reach.map(Span),
                 asks: false,
                 is_draining,
+                is_disk_full,
             };
             let (now, asked) = (Time(now), window(now + start, now + start + length));
             let is_open = |second: i64| {
                 spans.as_ref().is_none_or(|spans| spans.iter().any(|(from, until)| (*from..*until).contains(&second)))
             };
             let expected = !is_draining
+                && !is_disk_full
                 && (asked.start.0..asked.end.0).all(is_open)
                 && longest.is_none_or(|longest| length.unsigned_abs() <= longest)
                 && reach.is_none_or(|reach| asked.end <= now + Span(reach));

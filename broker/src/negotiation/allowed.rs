@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_that_is_emptied_is_named_as_such() {
+    fn a_site_that_is_emptied_or_full_is_named_as_such() {
         let draining = Arc::new(Offered { is_draining: true, ..Offered::default() });
         let emptied = FoundHost { offer: draining, ..found("a", "a1", 0, None) };
         let PlanOutcome::Rejected(Rejection { reason, start_proven }) =
@@ -449,6 +449,13 @@ mod tests {
         };
         let rules = "without them it could start at 30 s; `draining` leaves out 1 host";
         assert!(start_proven && reason.detail().ends_with(rules), "{}", reason.detail());
+        let full = Arc::new(Offered { is_disk_full: true, ..Offered::default() });
+        let full = FoundHost { offer: full, ..found("a", "a1", 0, None) };
+        let PlanOutcome::Rejected(Rejection { reason, .. }) = planned(vec![full, found("b", "b1", 30, None)], 100)
+        else {
+            panic!("nothing is offered at a")
+        };
+        assert!(reason.detail().ends_with("`disk` leaves out 1 host"), "{}", reason.detail());
         let others = vec![emptied, found("b", "b1", 30, None), found("c", "c1", 0, None)];
         assert_eq!(planned(others, 100).plan().map(|plan| plan.start), Some(Time(30)));
     }

@@ -115,12 +115,15 @@ rules! {
     Needs = "needs",
     /// The site believes its own clock.
     Clock = "clock",
+    /// The site's disk has room for what it would promise.
+    Disk = "disk",
 }
 
 impl From<Breach> for Rule {
     fn from(breach: Breach) -> Rule {
         match breach {
             Breach::Draining => Rule::Draining,
+            Breach::Disk => Rule::Disk,
             Breach::Longest(_) => Rule::OwnerMaxDuration,
             Breach::Reach(_) => Rule::OwnerMaxReach,
             Breach::Spans(_) => Rule::OwnerHours,

@@ -64,15 +64,39 @@ pub struct Gate {
     owner: Option<PublicKey>,
     /// Whether nothing more is promised.
     is_draining: bool,
-    /// Whether the ledger has the owner's own work: without it, what seems free may be in use.
-    is_own_work_known: bool,
-    /// Whether the site's clock is believed: without it, nobody knows what has ended.
-    is_clock_believed: bool,
+    /// Conditions for any promise that are none of the owner's rules.
+    ready: Ready,
     /// What the owner lets commands have; none where no request is refused for that.
     allowed: Option<Features>,
     revocations: Revocations,
     chains: Cache<Chain, Arc<Holder>>,
     requests: Cache<SignedText, Arc<RequestStatement>>,
+}
+
+/// Conditions without any one of which a site promises nothing.
+#[derive(Debug, Clone, Copy)]
+struct Ready {
+    /// Whether the ledger has the owner's own work: without it, what seems free may be in use.
+    is_own_work_known: bool,
+    /// Whether the site's clock is believed: without it, nobody knows what has ended.
+    is_clock_believed: bool,
+    /// Whether the disk has room for what would be promised: without it, a promise may not get there.
+    has_room: bool,
+}
+
+impl Ready {
+    fn check(self) -> Result<(), Denial> {
+        if !self.is_own_work_known {
+            return Err(Denial::new(Rule::OwnWork, "the site does not know yet what its owner runs there"));
+        }
+        if !self.is_clock_believed {
+            return Err(Denial::new(Rule::Clock, "the site does not believe its own clock at the moment"));
+        }
+        if !self.has_room {
+            return Err(Denial::new(Rule::Disk, Breach::Disk.to_string()));
+        }
+        Ok(())
+    }
 }
 
 /// The one gate of a site, for its ledger and for all else that checks credentials; clones share it.
@@ -119,8 +143,7 @@ impl Gate {
             policy,
             owner: None,
             is_draining: false,
-            is_own_work_known: true,
-            is_clock_believed: true,
+            ready: Ready { is_own_work_known: true, is_clock_believed: true, has_room: true },
             allowed: None,
             revocations: Revocations::default(),
             chains: Cache::new(CHAINS.0, CHAINS.1),
@@ -158,18 +181,29 @@ impl Gate {
 
     /// Says whether the ledger has the owner's own work. Nothing is promised until it has; what is promised stays.
     pub fn set_own_work_known(&mut self, is_known: bool) {
-        self.is_own_work_known = is_known;
+        self.ready.is_own_work_known = is_known;
     }
 
     /// Says whether the site believes its clock. Nothing is promised until it does; what is promised stays.
     pub fn set_clock_believed(&mut self, is_believed: bool) {
-        self.is_clock_believed = is_believed;
+        self.ready.is_clock_believed = is_believed;
     }
 
     /// Whether the site believes its clock.
     #[must_use]
     pub fn is_clock_believed(&self) -> bool {
-        self.is_clock_believed
+        self.ready.is_clock_believed
+    }
+
+    /// Says whether the site's disk has room for more. Nothing is promised until it has; what is promised stays.
+    pub fn set_room(&mut self, has_room: bool) {
+        self.ready.has_room = has_room;
+    }
+
+    /// Whether the site's disk has room for more.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.ready.has_room
     }
 
     /// Says what the owner lets commands have, as its advert does. What is promised stays.
@@ -180,7 +214,7 @@ impl Gate {
     /// Whether the ledger has the owner's own work.
     #[must_use]
     pub fn is_own_work_known(&self) -> bool {
-        self.is_own_work_known
+        self.ready.is_own_work_known
     }
 
     /// Whether the user is the site's owner.
@@ -363,12 +397,7 @@ impl Gate {
         if self.is_draining {
             return Err(Denial::new(Rule::Draining, "the owner is emptying the site"));
         }
-        if !self.is_own_work_known {
-            return Err(Denial::new(Rule::OwnWork, "the site does not know yet what its owner runs there"));
-        }
-        if !self.is_clock_believed {
-            return Err(Denial::new(Rule::Clock, "the site does not believe its own clock at the moment"));
-        }
+        self.ready.check()?;
         Gate::check_offered(&Offered { longest: None, ..self.policy.offered(None) }, window, now)
     }
 
@@ -377,7 +406,7 @@ impl Gate {
         let denial = |breach: Breach| {
             let asked = match breach {
                 Breach::Longest(_) => format!("{} asked, ", window.duration()),
-                Breach::Draining | Breach::Reach(_) | Breach::Spans(_) => String::new(),
+                Breach::Draining | Breach::Disk | Breach::Reach(_) | Breach::Spans(_) => String::new(),
             };
             Denial::new(breach.into(), format!("{asked}{breach}"))
         };

@@ -93,7 +93,7 @@ impl OwnerPolicy {
     pub fn offered(&self, farthest: Option<Span>) -> Offered {
         let reach = [self.max_reach, farthest].into_iter().flatten().min();
         let asks = self.is_about_users();
-        Offered { spans: self.spans.clone(), longest: self.max_duration, reach, asks, is_draining: false }
+        Offered { spans: self.spans.clone(), longest: self.max_duration, reach, asks, ..Offered::default() }
     }
 
     /// Whether `list` names a user, by name, or by the key or fingerprint of the user or of the account, which may stand behind a chosen

@@ -3,7 +3,7 @@
 //! Invariant: a [`DiscoveryConfig`] that passed [`DiscoveryConfig::check`] has no limit of zero and its times stand in
 //! the relations that the rest of the crate relies on.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use broker::{
     protocol::{LedgerVersion, ScheduleSnapshot},
@@ -14,7 +14,7 @@ use libp2p::Multiaddr;
 use super::{grid_id::GridId, intervals::Intervals, limits::Limits};
 use crate::{
     addresses::AddressBlock,
-    clock::Clock,
+    clock::{Clock, process_time},
     membership::{Members, OpenGrid},
 };
 
@@ -48,6 +48,9 @@ pub struct DiscoveryConfig {
     pub grid: GridId,
     /// The present, before which nothing of a schedule is kept.
     pub present: fn() -> Time,
+    /// Time since some fixed moment, by which ages and time-outs go; never goes back. The default leaves out the time that the machine is
+    /// suspended, in which what is known of others gets older.
+    pub since_start: fn() -> Duration,
     /// Where to listen.
     pub listen: Vec<Multiaddr>,
     /// Addresses to advertise instead of those listened on, such as that of a port forward; empty advertises the latter.
@@ -97,6 +100,7 @@ impl DiscoveryConfig {
         DiscoveryConfig {
             grid,
             present: || Clock::starting_now().utc(),
+            since_start: process_time,
             listen: Vec::new(),
             announce: Vec::new(),
             bootstrap: Vec::new(),

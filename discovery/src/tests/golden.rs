@@ -198,7 +198,7 @@ fn changes() -> Vec<ScheduleChange> {
 }
 
 /// Rules that came when answers were recorded already: theirs follow all others.
-const LATER_RULES: [Rule; 2] = [Rule::Needs, Rule::Clock];
+const LATER_RULES: [Rule; 3] = [Rule::Needs, Rule::Clock, Rule::Disk];
 
 /// Answers of a ledger, the first that there were.
 fn site_answers() -> Vec<SiteAnswer> {

@@ -1,7 +1,7 @@
 //! When, how long and how far ahead a site offers its hosts, as extra entries of its advert, once for all of them: a reader that does not
 //! know them takes them as offered always, and their site refuses its holds.
 //!
-//! A site that its owner empties offers no time at all. That is written as no spans, and why in an entry of its own, so that who knows only
+//! A site that its owner empties, or whose disk is full, offers no time at all. That is written as no spans, and why in an entry of its own, so that who knows only
 //! the spans plans nothing there either.
 
 use std::sync::Arc;
@@ -20,6 +20,8 @@ use super::{
 const KEY: &str = "offered";
 /// The key that is there while the owner empties the site; its value is empty.
 const DRAINING_KEY: &str = "draining";
+/// The key that is there while the site's disk is full; its value is empty.
+const DISK_KEY: &str = "disk-full";
 
 /// Longest seat and reach in seconds; and of each span how long after the end of the one before it begins, and how long it is; whether to ask.
 type Written = (Option<u64>, Option<u64>, Option<Vec<(u64, u64)>>, bool);
@@ -41,12 +43,13 @@ pub fn entries(offered: &Offered) -> Result<Extra, EncodeError> {
         last = span.end;
         (gap, span.duration().0)
     };
-    let spans = offered.spans.as_ref().filter(|_| !offered.is_draining);
+    let spans = offered.spans.as_ref().filter(|_| !offered.offers_nothing());
     let spans: Option<Vec<(u64, u64)>> = spans.map(|spans| spans.iter().map(&mut written).collect());
-    let spans = spans.or(offered.is_draining.then(Vec::new));
+    let spans = spans.or(offered.offers_nothing().then(Vec::new));
     let written: Written = (offered.longest.map(|span| span.0), offered.reach.map(|span| span.0), spans, offered.asks);
-    let draining = offered.is_draining.then(|| (DRAINING_KEY.to_owned(), Vec::new()));
-    Ok([(KEY.to_owned(), encode(&written)?)].into_iter().chain(draining).collect())
+    let why = [(DRAINING_KEY, offered.is_draining), (DISK_KEY, offered.is_disk_full)];
+    let why = why.into_iter().filter(|(_, is_so)| *is_so).map(|(key, _)| (key.to_owned(), Vec::new()));
+    Ok([(KEY.to_owned(), encode(&written)?)].into_iter().chain(why).collect())
 }
 
 /// What the extra entries of an advert name; everything when they name nothing.
@@ -65,7 +68,8 @@ pub fn of(extra: &Extra) -> Result<Arc<Offered>, DecodeError> {
     let spans = spans.map(|spans| Spans::new(spans.into_iter().map(&mut read))).transpose();
     let spans = spans.map_err(|error| DecodeError::Malformed(format!("offered: {error}")))?;
     let (spans, longest, reach) = (spans.map(Arc::new), longest.map(Span), reach.map(Span));
-    Ok(Arc::new(Offered { spans, longest, reach, asks, is_draining: extra.contains_key(DRAINING_KEY) }))
+    let (is_draining, is_disk_full) = (extra.contains_key(DRAINING_KEY), extra.contains_key(DISK_KEY));
+    Ok(Arc::new(Offered { spans, longest, reach, asks, is_draining, is_disk_full }))
 }
 
 #[cfg(test)]
@@ -90,6 +94,16 @@ mod tests {
         assert!(told.remove(DRAINING_KEY).is_some());
         assert_eq!(*of(&told).unwrap(), spans(0));
         assert_eq!(of(&told).unwrap().closed(Time(5)).len(), 1);
+    }
+
+    #[test]
+    fn a_site_with_a_full_disk_offers_no_time_and_says_why() {
+        let mut told = extra(&Offered { is_disk_full: true, ..spans(3) });
+        assert_eq!(*of(&told).unwrap(), Offered { is_disk_full: true, ..spans(0) });
+        assert!(told.remove(DISK_KEY).is_some());
+        assert_eq!(*of(&told).unwrap(), spans(0));
+        let both = Offered { is_draining: true, is_disk_full: true, ..spans(3) };
+        assert_eq!(*of(&extra(&both)).unwrap(), Offered { is_draining: true, is_disk_full: true, ..spans(0) });
     }
 
     #[test]

@@ -30,6 +30,11 @@ pub struct Status {
     pub software: String,
     pub started: u64,
     pub api: String,
+    /// The program that has the port of `api` in the node's place; none when the node has it. Local callers have the socket, and the node takes the
+    /// port as soon as it is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub api_holder: Option<String>,
     pub listen: Vec<String>,
     pub peers: usize,
     pub known_sites: usize,

@@ -18,7 +18,7 @@ pub struct RunningList {
     pub running: Vec<RunningView>,
     /// Accounts that have runs at this site, or files open for them.
     pub accounts: Vec<AccountShare>,
-    /// Most runs of one account that this site keeps.
+    /// Runs of one account that this site keeps whatever others have; it may have more while they need none.
     pub runs_max: usize,
     /// Most streams to the runs of one account.
     pub streams_max: usize,

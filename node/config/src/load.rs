@@ -279,13 +279,12 @@ fn check_addresses(settings: &Settings, places: &Places) -> Result<(), ConfigErr
     if settings.listen.is_empty() {
         return Err(places.wrong("listen", "expected at least one address"));
     }
-    if !settings.api.ip().is_loopback() {
+    if let Some(api) = settings.api.filter(|api| !api.ip().is_loopback()) {
         return Err(places.wrong(
             "api",
             format!(
-                "{} is no loopback address: the API is for users of this machine only; expected 127.0.0.1 or [::1]. For \
-                 browsers of other machines see [remote]",
-                settings.api
+                "{api} is no loopback address: the API is for users of this machine only; expected 127.0.0.1 or [::1]. For \
+                 browsers of other machines see [remote]"
             ),
         ));
     }

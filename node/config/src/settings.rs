@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     time::Duration,
 };
@@ -30,7 +30,7 @@ use super::{
 };
 
 /// Where the local API listens unless told otherwise.
-pub const DEFAULT_API: &str = "127.0.0.1:7740";
+pub const DEFAULT_API: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7740);
 /// Loopback only: who may reach the node from outside is the owner's decision.
 const DEFAULT_LISTEN: [&str; 2] = ["/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"];
 /// The libraries below write lines at "info" that only their developers want.
@@ -55,8 +55,8 @@ settings! {
         bootstrap: Vec<String> = Vec::new(), "MULTIADDR";
         /// How users reach the hosts; {host}, {user} and {request} are filled in.
         contact: Option<String> = None, "TEXT", unset "none", example "\"ssh {user}@{host}.example.org\"";
-        /// Where the local API listens; loopback only; port 0 lets the system choose.
-        api: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 7740)), "URL|ADDR";
+        /// Where the local API listens; loopback only; port 0 lets the system choose. While another program has the port the node goes without.
+        api: Option<SocketAddr> = None, "URL|ADDR", unset "127.0.0.1:7740, or any other port while another program has that", example "\"127.0.0.1:7740\"";
         /// Snapshot (kolo-grid/1) with this site's hosts and the owner's own occupancy.
         hosts_file: Option<PathBuf> = None, "GRID.json", unset "none";
         /// A host as an inline TOML table, such as '{ id = "h1", resources = { cpu = "4", memory = "8GiB" } }'.
@@ -104,6 +104,7 @@ settings! {
         [gossip]: GossipSettings;
         [storage]: StorageSettings;
         [log]: LogSettings;
+        [audit]: AuditSettings;
     }
 }
 
@@ -302,5 +303,13 @@ settings! {
         format: LogFormat = LogFormat::Human, "FORMAT";
         /// Which log lines are written: a level, or levels by module as in discovery=debug,info.
         filter: String = DEFAULT_LOG_FILTER.to_owned(), "FILTER", unset "Kolo's own at info";
+    }
+}
+
+settings! {
+    /// Where the lines of the audit log go beside its files in the data directory.
+    pub struct AuditSettings {
+        /// Whether the machine's syslog gets each line too.
+        syslog: bool = false, "BOOL";
     }
 }

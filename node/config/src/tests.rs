@@ -53,7 +53,7 @@ fn without_any_configuration_this_machine_is_offered_to_a_grid_of_its_own() {
     assert_eq!(config.name, "tester");
     assert_eq!(config.grid, None);
     assert!(config.settings.listen.iter().all(|address| address.starts_with("/ip4/127.0.0.1/")));
-    assert_eq!(config.settings.api.to_string(), DEFAULT_API);
+    assert_eq!((config.settings.api, DEFAULT_API.to_string().as_str()), (None, "127.0.0.1:7740"));
     assert_eq!(config.hosts.len(), 1);
     assert_eq!(config.hosts[0].host.id.as_str(), "tester");
     assert_eq!(config.negotiation, NegotiationSettings::default());
@@ -303,7 +303,7 @@ fn what_is_printed_gives_the_same_configuration() {
             "grid = \"g-1\"\nuplink = \"1.5Gbit/s\"\ncontact = \"ssh {{user}}@{{host}}\"\nbootstrap = [\"/dns/example.org/tcp/1\"]\napi = \"[::1]:0\"\n[planner]\neffort = \"fast\"\nm_init = \
              1\n[negotiation]\nhold = \"4500ms\"\n[gossip]\ninterval = \"90s\"\nrecheck = \"20s\"\nasked_when_met = 16\n[policy]\nallow = [\"ada\", \"00112233aabbccdd\"]\ndeny = [\"bob\"]\n\
              max_duration = \"12h\"\nmax_reach = \"30d\"\nuser_share = {{ cpu = \"50%\" }}\n\
-             max_host_hours = 500\nsite_share = \"40%\"\nquality_loss = \"0%\"\nquality_horizon = \"2d\"\ntell_bookings = false\n[remote]\nlisten = \"0.0.0.0:7743\"\ncert = \"/c.pem\"\nkey = \"/k.pem\"\nnames = [\"kolo.example.org\"]\n[activation]\nhook = [\"/bin/sh\", \"-c\", \"exit 0\"]\ntries = 0\nearly = \"30s\"\n[notices]\nurl = \"https://hooks.example.org/kolo\"\ntries = 3\n[log]\nformat = \"json\"\nfilter = \
+             max_host_hours = 500\nsite_share = \"40%\"\nquality_loss = \"0%\"\nquality_horizon = \"2d\"\ntell_bookings = false\n[remote]\nlisten = \"0.0.0.0:7743\"\ncert = \"/c.pem\"\nkey = \"/k.pem\"\nnames = [\"kolo.example.org\"]\n[activation]\nhook = [\"/bin/sh\", \"-c\", \"exit 0\"]\ntries = 0\nearly = \"30s\"\n[audit]\nsyslog = true\n[notices]\nurl = \"https://hooks.example.org/kolo\"\ntries = 3\n[log]\nformat = \"json\"\nfilter = \
              \"debug\"\n{ONE_HOST}attributes = {{ \"odd key\" = \"x\" }}\n[[hosts]]\nid = \"h2\"\nresources = {{ memory = \
              \"1.5GiB\", mhz = 2400 }}"
         ),

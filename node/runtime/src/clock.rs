@@ -54,13 +54,18 @@ impl Clock {
 /// The file in a data directory with the last reading of the clocks, which the next start and the keepers of runs go on from.
 pub const CLOCK_FILE: &str = "clock.json";
 
-/// The machine's clocks at this moment; the wall clock is at 0 when it is set before the Unix epoch.
-fn reading() -> Reading {
+/// Time since this machine was started, with the time that it was suspended.
+pub fn since_start() -> Duration {
     let since_start = clock_gettime(ClockId::Boottime);
     let (seconds, nanos) = (since_start.tv_sec.unsigned_abs(), since_start.tv_nsec.unsigned_abs());
+    Duration::from_secs(seconds) + Duration::from_nanos(nanos)
+}
+
+/// The machine's clocks at this moment; the wall clock is at 0 when it is set before the Unix epoch.
+fn reading() -> Reading {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Reading {
-        running: Millis(seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000)),
+        running: Millis(u64::try_from(since_start().as_millis()).unwrap_or(u64::MAX)),
         wall_ms: i64::try_from(wall.as_millis()).unwrap_or(i64::MAX),
     }
 }

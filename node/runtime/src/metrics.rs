@@ -96,6 +96,7 @@ pub struct Metrics {
     run_open_files: Gauge,
     runs_kept: Gauge,
     run_output_bytes: Gauge,
+    audit_syslog_lost: Counter,
     connections: Family<Label, Gauge>,
     connections_refused: Family<TwoLabels, Counter>,
     denied: Family<Label, Counter>,
@@ -146,6 +147,10 @@ impl Metrics {
             run_open_files: added(all, "run_open_files", "Files open for what users run here", Gauge::default()),
             runs_kept: added(all, "runs_kept", "Runs of users, with ended ones that are kept", Gauge::default()),
             run_output_bytes: added(all, "run_output_bytes", "Disk that the output of runs takes", Gauge::default()),
+            audit_syslog_lost: {
+                let help = "Lines of the audit log that the machine's syslog has not taken";
+                added(all, "audit_syslog_lost", help, Counter::default())
+            },
             connections: added(all, "api_connections", "Connections to the API, by door", Family::default()),
             connections_refused: {
                 let help = "Connections to the API that were closed at once";
@@ -285,6 +290,7 @@ impl Metrics {
         self.runs_kept.set(whole(present.runs_kept));
         self.run_output_bytes.set(i64::try_from(present.run_output_bytes).unwrap_or(i64::MAX));
         self.disk_full.set(i64::from(present.lacks_room));
+        self.audit_syslog_lost.inner().store(present.audit_syslog_lost, Ordering::Relaxed);
         for (name, count) in &present.discovery {
             self.discovery.get_or_create(&[("event", *name)]).inner().store(*count, Ordering::Relaxed);
         }
@@ -314,6 +320,8 @@ pub struct Present {
     pub run_output_bytes: u64,
     /// Whether the disk is too full for new promises.
     pub lacks_room: bool,
+    /// Lines of the audit log that the machine's syslog has not taken.
+    pub audit_syslog_lost: u64,
     /// Counters of discovery.
     pub discovery: BTreeMap<&'static str, u64>,
 }
@@ -420,6 +428,7 @@ mod tests {
             runs_kept: 5,
             run_output_bytes: 6,
             lacks_room: true,
+            audit_syslog_lost: 8,
             discovery,
         };
         let open = metrics.write(&present, None);
@@ -442,6 +451,7 @@ mod tests {
             "kolo_runs_kept 5",
             "kolo_run_output_bytes 6",
             "kolo_disk_full 1",
+            "kolo_audit_syslog_lost_total 8",
             "kolo_api_denied_total{why=\"scope\"} 0",
             "kolo_api_connections_refused_total{door=\"remote\",why=\"address\"} 1",
         ] {

@@ -161,6 +161,8 @@ pub struct Keepers {
     started: Mutex<Vec<Child>>,
     /// The account of each run, by its directory: read once, as an order may be long.
     accounts: Mutex<BTreeMap<PathBuf, PublicKey>>,
+    /// Sum over all runs when they were last looked at for [`Keepers::kept_lately`].
+    summed: Mutex<Option<(Instant, AccountRuns)>>,
 }
 
 impl Keepers {
@@ -178,7 +180,8 @@ impl Keepers {
     /// As for [`Keepers::open`].
     pub fn with_program(root: &Path, program: Vec<OsString>) -> Result<Keepers, RunError> {
         files::open_directory(root)?;
-        let keepers = Keepers { root: root.to_owned(), program, started: Mutex::default(), accounts: Mutex::default() };
+        let (started, accounts, summed) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let keepers = Keepers { root: root.to_owned(), program, started, accounts, summed };
         for directory in keepers.directories(None)? {
             let _ = end_rest(&directory);
         }
@@ -457,6 +460,28 @@ impl Keepers {
         Ok(by_account(&self.placed(&self.directories(None)?)))
     }
 
+    /// Runs and output of all accounts together, as they were at most `age_max` ago: however often that is asked, all runs are looked at once
+    /// in that time, and by one caller while others wait.
+    ///
+    /// # Errors
+    /// When the runs cannot be listed.
+    pub fn kept_lately(&self, age_max: Duration) -> Result<AccountRuns, RunError> {
+        let mut summed = locked(&self.summed);
+        if let Some((at, kept)) = *summed
+            && at.elapsed() < age_max
+        {
+            return Ok(kept);
+        }
+        let at = Instant::now();
+        let mut all = AccountRuns::default();
+        for kept in self.kept_by_account()?.into_values() {
+            all.runs += kept.runs;
+            all.output_bytes = all.output_bytes.saturating_add(kept.output_bytes);
+        }
+        *summed = Some((at, all));
+        Ok(all)
+    }
+
     /// Forgets ends that nobody has asked for in time, and as many as there is no room for beside one more run.
     fn make_room(&self, seat: &Path, task: &Task, now: Time) -> Result<(), RunError> {
         self.forget_old(now)?;
@@ -624,4 +649,28 @@ fn dial(directory: &RunDirectory) -> io::Result<UnixStream> {
 fn short_path<T>(directory: &RunDirectory, use_it: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
     let open = File::open(directory.path())?;
     use_it(&Path::new("/proc/self/fd").join(open.as_raw_fd().to_string()).join(SOCKET))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_runs_are_looked_at_once_in_a_time_however_often_their_sum_is_asked() {
+        let root = tempfile::tempdir().unwrap();
+        let keepers = Keepers::with_program(root.path(), Vec::new()).unwrap();
+        let add = |name: &str| {
+            let run = root.path().join("seat.0").join(name);
+            fs::create_dir_all(&run).unwrap();
+            fs::write(run.join("task"), "no task that can be read").unwrap();
+        };
+        let long = Duration::from_secs(3600);
+        let runs = |age_max| keepers.kept_lately(age_max).unwrap().runs;
+        add("1");
+        assert_eq!(runs(long), 1);
+        add("2");
+        let now: usize = keepers.kept_by_account().unwrap().into_values().map(|kept| kept.runs).sum();
+        assert_eq!((runs(long), now), (1, 2));
+        assert_eq!((runs(Duration::ZERO), runs(long)), (2, 2));
+    }
 }

@@ -1,7 +1,8 @@
 //! Places for the runs of a site, and the disk that their output takes, divided among accounts.
 //!
-//! Invariant: a site keeps at most [`RUNS_MAX`] runs, and of an account at most [`RUNS_OF_ACCOUNT_MAX`]. Ended runs of others are forgotten
-//! only while their account has more than its share: a quarter, or an equal part where there are more than four accounts.
+//! Invariant: a site keeps at most [`RUNS_MAX`] runs. An account has its share of them, [`RUNS_OF_ACCOUNT_MAX`], and gets more only while what
+//! is left holds the whole share of every other account that has runs, and of two that have none. Ended runs of others are forgotten only
+//! while their account has more than its share: a quarter, or an equal part where there are more than four accounts.
 
 use std::{collections::BTreeMap, fmt, time::SystemTime};
 
@@ -10,8 +11,11 @@ use kolo_runtime::divided::SHARES;
 
 /// Most runs that a site keeps, those included whose end nobody has asked for.
 pub const RUNS_MAX: usize = 1024;
-/// Most of them of one account.
+/// The share of one account.
 pub const RUNS_OF_ACCOUNT_MAX: usize = RUNS_MAX / SHARES;
+
+/// Whole shares that are left for accounts without runs when an account takes more than its own: so many of them start at once.
+const SHARES_KEPT: usize = 2;
 
 /// Runs of one account, and their output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -44,8 +48,8 @@ pub struct RunPlaces {
 /// Scarce thing, for want of which a run does not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoPlace {
-    /// Places of the account, which has taken so many.
-    OfAccount(usize),
+    /// Places of the account, which may have so many now.
+    OfAccount { runs: usize, runs_max: usize },
     /// Places of the site; the account has taken so many.
     OfSite(usize),
     /// Room for output: the account takes more than its share.
@@ -58,7 +62,7 @@ impl NoPlace {
     /// True when the account itself has taken it, so that nobody else can give it back.
     #[must_use]
     pub fn is_account(&self) -> bool {
-        matches!(self, NoPlace::OfAccount(_) | NoPlace::Output { .. })
+        matches!(self, NoPlace::OfAccount { .. } | NoPlace::Output { .. })
     }
 }
 
@@ -66,9 +70,9 @@ impl fmt::Display for NoPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const FREES: &str = "one that ends frees its place (kolo ps shows them)";
         match self {
-            NoPlace::OfAccount(runs) => write!(
+            NoPlace::OfAccount { runs, runs_max } => write!(
                 f,
-                "your account has {runs} of at most {RUNS_OF_ACCOUNT_MAX} runs at this site, and none of them has ended; {FREES}"
+                "your account has {runs} of at most {runs_max} runs at this site, and none of them has ended; {FREES}"
             ),
             NoPlace::OfSite(runs) => write!(
                 f,
@@ -99,14 +103,23 @@ pub fn by_account(runs: &[PlacedRun]) -> BTreeMap<PublicKey, AccountRuns> {
     accounts
 }
 
+/// Most runs that an account may have beside those of others.
+fn most_runs(accounts: &BTreeMap<PublicKey, AccountRuns>, account: &PublicKey) -> usize {
+    let others = accounts.iter().filter(|(other, _)| *other != account);
+    let of_others: usize = others.map(|(_, kept)| kept.runs.max(RUNS_OF_ACCOUNT_MAX)).sum();
+    let left = RUNS_MAX.saturating_sub(of_others + SHARES_KEPT * RUNS_OF_ACCOUNT_MAX);
+    left.max(RUNS_OF_ACCOUNT_MAX)
+}
+
 impl RunPlaces {
     /// Scarce thing that keeps one more run of `account` from starting; none when there is room.
     #[must_use]
     pub fn short_for(&self, account: &PublicKey) -> Option<NoPlace> {
         let accounts = by_account(&self.runs);
         let own = accounts.get(account).copied().unwrap_or_default();
-        if own.runs >= RUNS_OF_ACCOUNT_MAX {
-            return Some(NoPlace::OfAccount(own.runs));
+        let (runs, runs_max) = (own.runs, most_runs(&accounts, account));
+        if runs >= runs_max {
+            return Some(NoPlace::OfAccount { runs, runs_max });
         }
         if self.runs.len() >= RUNS_MAX {
             return Some(NoPlace::OfSite(own.runs));
@@ -126,7 +139,7 @@ impl RunPlaces {
         let accounts = by_account(&self.runs);
         let parts = SHARES.max(accounts.len() + usize::from(!accounts.contains_key(account)));
         match short {
-            NoPlace::OfAccount(_) => self.oldest_of(account, 0),
+            NoPlace::OfAccount { .. } => self.oldest_of(account, 0),
             NoPlace::OfSite(_) => self.oldest_of(account, 0).or_else(|| {
                 let most = |kept: &AccountRuns| kept.runs as u64;
                 self.oldest_of_largest(&accounts, most, (RUNS_MAX / parts) as u64, 0)
@@ -170,6 +183,8 @@ impl RunPlaces {
 mod tests {
     use std::time::Duration;
 
+    use proptest::prelude::*;
+
     use super::*;
 
     const RUN_BYTES: u64 = 100;
@@ -191,6 +206,11 @@ mod tests {
         RunPlaces { runs, free_bytes: 1 << 30, run_bytes: RUN_BYTES }
     }
 
+    /// The refusal of an account with so many runs that may have no more than its share.
+    fn of_account(runs: usize) -> NoPlace {
+        NoPlace::OfAccount { runs, runs_max: RUNS_OF_ACCOUNT_MAX }
+    }
+
     /// Forgets runs until one of `account` may start: how many of each account are left, or what is short.
     fn after_a_start(mut places: RunPlaces, account: &PublicKey) -> Result<Vec<usize>, NoPlace> {
         while let Some(short) = places.short_for(account) {
@@ -203,13 +223,74 @@ mod tests {
     #[test]
     fn two_who_take_all_they_can_get_a_share_each_and_a_third_starts_without_loss_for_anybody() {
         let greedy = || places(&[(1, 0, RUNS_OF_ACCOUNT_MAX), (2, RUNS_OF_ACCOUNT_MAX, 0), (3, 5, 5)]);
-        assert_eq!(after_a_start(greedy(), &account(1)), Err(NoPlace::OfAccount(RUNS_OF_ACCOUNT_MAX)));
+        assert_eq!(after_a_start(greedy(), &account(1)), Err(of_account(RUNS_OF_ACCOUNT_MAX)));
         let left = [RUNS_OF_ACCOUNT_MAX, RUNS_OF_ACCOUNT_MAX - 1, 10];
         assert_eq!(after_a_start(greedy(), &account(2)).unwrap(), left, "its own oldest end goes");
         let all = [RUNS_OF_ACCOUNT_MAX, RUNS_OF_ACCOUNT_MAX, 10];
         assert_eq!(after_a_start(greedy(), &account(3)).unwrap(), all);
-        let told = NoPlace::OfAccount(RUNS_OF_ACCOUNT_MAX).to_string();
+        let told = of_account(RUNS_OF_ACCOUNT_MAX).to_string();
         assert!(told.starts_with("your account has 256 of at most 256 runs at this site"), "{told}");
+    }
+
+    #[test]
+    fn an_account_alone_has_two_shares_until_another_comes_and_gives_up_its_ends_then() {
+        let two_shares = 2 * RUNS_OF_ACCOUNT_MAX;
+        let alone = |ended, going_on| after_a_start(places(&[(1, ended, going_on)]), &account(1));
+        assert_eq!(alone(0, RUNS_OF_ACCOUNT_MAX).unwrap(), [RUNS_OF_ACCOUNT_MAX]);
+        assert_eq!(alone(0, two_shares - 1).unwrap(), [two_shares - 1]);
+        assert_eq!(alone(1, two_shares - 1).unwrap(), [two_shares - 1], "its own end goes");
+        let refused = alone(0, two_shares).unwrap_err();
+        assert!(refused.to_string().starts_with("your account has 512 of at most 512 runs"), "{refused}");
+        let with_another = |ended, going_on| after_a_start(places(&[(1, ended, going_on), (2, 0, 1)]), &account(1));
+        assert_eq!(with_another(300, 100).unwrap(), [RUNS_OF_ACCOUNT_MAX - 1, 1]);
+        assert_eq!(with_another(0, 400), Err(of_account(400)));
+    }
+
+    /// Has so many runs of an account start, none of which ends.
+    fn starts(places: &mut RunPlaces, account: PublicKey, count: usize) -> bool {
+        (0..count).all(|_| {
+            let is_room = places.short_for(&account).is_none();
+            if is_room {
+                places.runs.push(PlacedRun { account, output_bytes: RUN_BYTES, ended: None });
+            }
+            is_room
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// The oracle lets the run start, then every other account take what is missing of its share, then two accounts that have none take
+        /// theirs, and counts.
+        #[test]
+        fn more_than_a_share_is_taken_only_where_all_others_and_two_new_ones_get_theirs(
+            counts in prop::collection::vec(prop_oneof![0_usize..4, 200_usize..=300, 0_usize..=512], 1..5),
+        ) {
+            let taken: Vec<_> = (1..).zip(&counts).map(|(number, count)| (number, 0, *count)).collect();
+            let places = places(&taken);
+            prop_assume!(places.runs.len() <= RUNS_MAX);
+            let mut taken_in_all = places.runs.len() + 1;
+            for count in &counts[1..] {
+                let mut count = *count;
+                // Whoever has no run is none of the others.
+                while count > 0 && count < RUNS_OF_ACCOUNT_MAX {
+                    (count, taken_in_all) = (count + 1, taken_in_all + 1);
+                }
+            }
+            let is_left = taken_in_all + 2 * RUNS_OF_ACCOUNT_MAX <= RUNS_MAX;
+            let expected = (counts[0] < RUNS_OF_ACCOUNT_MAX || is_left) && places.runs.len() < RUNS_MAX;
+            prop_assert_eq!(places.short_for(&account(1)).is_none(), expected, "{:?}", counts);
+        }
+
+        #[test]
+        fn after_one_more_than_a_share_two_new_accounts_start_all_of_theirs(extra in 0_usize..300, first in 8_u8..10) {
+            let mut places = places(&[(1, 0, RUNS_OF_ACCOUNT_MAX)]);
+            starts(&mut places, account(1), extra);
+            prop_assert!(places.runs.len() <= 2 * RUNS_OF_ACCOUNT_MAX);
+            for newcomer in [first, first + 1] {
+                prop_assert!(starts(&mut places, account(newcomer), RUNS_OF_ACCOUNT_MAX));
+            }
+        }
     }
 
     #[test]
@@ -223,20 +304,16 @@ mod tests {
         assert_eq!(after_a_start(shares, &account(6)).unwrap(), [203, 256, 256, 256, 52], "a sixth is less");
         let shares = places(&[(1, 170, 0), (2, 0, 256), (3, 0, 256), (4, 0, 256), (5, 86, 0)]);
         assert_eq!(after_a_start(shares, &account(6)), Err(NoPlace::OfSite(0)));
-        assert!(NoPlace::OfAccount(1).is_account() && !NoPlace::OfSite(0).is_account());
+        assert!(of_account(1).is_account() && !NoPlace::OfSite(0).is_account());
     }
 
     #[test]
     fn the_oldest_ends_of_an_account_go_first() {
         let mut own = places(&[(1, 3, 0)]);
         own.runs.reverse();
-        assert_eq!(own.next_to_go(&account(1), NoPlace::OfAccount(3)), Some(2));
+        assert_eq!(own.next_to_go(&account(1), of_account(3)), Some(2));
         own.runs[2].ended = None;
-        assert_eq!(
-            own.next_to_go(&account(1), NoPlace::OfAccount(3)),
-            Some(1),
-            "one that cannot be forgotten is passed"
-        );
+        assert_eq!(own.next_to_go(&account(1), of_account(3)), Some(1), "one that cannot be forgotten is passed");
     }
 
     #[test]

@@ -252,6 +252,12 @@ impl DataDir {
         }
     }
 
+    /// Leaves nothing that tells local programs of an address: that of an earlier run may be another program's now.
+    pub fn forget_api_address(&self) -> Result<(), DataDirError> {
+        let path = self.0.join(API_ADDRESS_FILE);
+        own_socket::remove(&path).map_err(at(&path))
+    }
+
     fn replace(&self, path: &Path, text: &str) -> Result<(), DataDirError> {
         self.write_anew(path, text).map_err(at(path))
     }
@@ -314,6 +320,9 @@ mod tests {
         data_dir.write_api_address("127.0.0.1:7740".parse().unwrap()).unwrap();
         let names = || fs::read_dir(directory.path()).unwrap().count();
         assert_eq!(names(), 2);
+        data_dir.forget_api_address().unwrap();
+        data_dir.forget_api_address().unwrap();
+        assert_eq!(names(), 1, "the socket stays");
         drop(announcement);
         assert_eq!(names(), 0);
     }

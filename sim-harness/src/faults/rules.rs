@@ -61,7 +61,6 @@ pub fn offered_from(random: &mut Xoshiro256PlusPlus, now: Time) -> Offered {
         spans: spans.ok().filter(|_| random.random_range(0..4) > 0),
         longest: one_of(random, &[None, None, Some(Span(500)), Some(Span(5_000))]),
         reach: one_of(random, &[None, None, Some(Span(4_000))]),
-        asks: false,
-        is_draining: false,
+        ..Offered::default()
     }
 }

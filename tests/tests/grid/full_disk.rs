@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use end_to_end::{Ended, Node, binary, hosts, run, skip::skip, wait_for};
+use end_to_end::{Ended, Node, binary, hosts, run, skip::skip, wait_for, wait_until};
 use nix::unistd::geteuid;
 
 use super::run_on_seats::{detached, runner};
@@ -95,6 +95,8 @@ fn a_node_on_a_full_disk_keeps_its_promises_starts_again_and_is_freed_without_it
     let refused = submit_until_refused(&node, &mut acknowledged);
     assert!(acknowledged.len() > 3 && refused.err.contains("disk of this node is full"), "{refused:?}");
     node.wait_until("it to say so", "/v1/status", |status| status["lacks_room"] == true);
+    let plan = || node.kolo(&["plan", "-N", "1", "--per-host", "cpu=0.01", "-t", "1h"]);
+    wait_until("the reason", plan, |said| format!("{}{}", said.out, said.err).contains("`disk` leaves out"));
     assert!(node.metrics().contains("kolo_disk_full 1"));
     assert!(node.log().contains("this site promises nothing new"));
     let doctor = node.kolo(&["doctor"]);

@@ -111,6 +111,32 @@ fn after_a_crash_the_socket_says_that_no_node_runs_and_the_port_is_not_asked() {
     assert_eq!(run(&mut beside(&node, &["list"])).code, Some(0), "the new node has the socket");
 }
 
+#[test]
+fn a_node_whose_port_another_program_has_starts_with_its_socket_and_takes_the_port_when_it_is_free() {
+    let mut node = Node::first("alpha", &hosts("a", 1));
+    let address = node.address();
+    assert!(node.stop().success());
+    let other = TcpListener::bind(&address).unwrap();
+    node.change("--api", &address);
+    node.launch();
+    let by_socket = |arguments: &[&str]| run(&mut beside(&node, arguments));
+    let submit = ["submit", "-N", "1", "--per-host", "cpu=1", "-t", "1h"];
+    wait_until("a reservation", || by_socket(&submit), |ended| ended.code == Some(0));
+    let whose = format!("(uid {})", geteuid());
+    let doctor = by_socket(&["doctor"]);
+    assert!(doctor.code == Some(1) && doctor.out.contains("PROBLEM api: "), "{doctor:?}");
+    assert!(doctor.out.contains(&whose) && doctor.out.contains(&address), "{doctor:?}");
+    assert!(node.log().contains("another program has the port of the API") && node.log().contains(&whose));
+    let open = by_socket(&["open"]);
+    assert!(open.code != Some(0) && open.err.contains("has the port of the page"), "no link leads there: {open:?}");
+    let told = || fs::read_to_string(node.data().join("api.address")).unwrap_or_default().trim().to_owned();
+    assert_eq!(told(), "", "nobody is sent there");
+    drop(other);
+    wait_until("the port", told, |told| *told == address);
+    assert_eq!(node.get("/v1/status").get("api_holder"), None);
+    assert!(by_socket(&["open", "--output", "quiet"]).out.starts_with(&format!("http://{address}/#link=")));
+}
+
 /// BLAKE3 with this key over parts, each behind its length, as `docs/api.md` says.
 fn keyed(key: &[u8; 32], parts: &[&str]) -> String {
     let mut hasher = blake3::Hasher::new_keyed(key);

@@ -461,8 +461,8 @@ fn each_change_trips_exactly_its_rule() {
         }
         seen.insert(*rule);
     }
-    // The ledger checks what is beside what stands, and its tests whether the site is being emptied, knows its owner's work, and
-    // believes its clock.
+    // The ledger checks what is beside what stands, and its tests whether the site is being emptied, knows its owner's work,
+    // believes its clock, and has room on its disk.
     let of_ledger = [
         Rule::UserShare,
         Rule::MaxHolds,
@@ -474,6 +474,7 @@ fn each_change_trips_exactly_its_rule() {
         Rule::Draining,
         Rule::OwnWork,
         Rule::Clock,
+        Rule::Disk,
         Rule::OwnQueue,
     ];
     let missing: Vec<_> = Rule::ALL.iter().filter(|rule| !seen.contains(rule) && !of_ledger.contains(rule)).collect();

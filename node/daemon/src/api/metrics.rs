@@ -2,7 +2,7 @@
 //!
 //! Invariant: without a token it tells what this node has done; what it knows of other sites only with one.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Extension,
@@ -16,11 +16,13 @@ use kolo_runtime::metrics::{OfGrid, Present};
 
 use super::{
     grid::schedule_state,
-    running::kept_by_account,
+    running::kept_lately,
     scopes::{Access, Caller},
     state::ApiState,
 };
 
+/// Age up to which the sum of all runs is told: it costs a look at each of them, and whoever reaches the port may ask.
+const KEPT_AGE_MAX: Duration = Duration::from_secs(5);
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// `GET /metrics`
@@ -33,15 +35,16 @@ pub async fn metrics(State(state): State<Arc<ApiState>>, Extension(caller): Exte
     let status = state.discovery.status();
     let (peers, clock) = (status.connected.len(), status.clock);
     // What cannot be listed is told by `kolo local running`.
-    let kept = kept_by_account(&state).await.unwrap_or_default();
+    let kept = kept_lately(&state, KEPT_AGE_MAX).await.unwrap_or_default();
     let present = Present {
         active: state.requests.active(),
         holds,
         reservations,
         run_open_files: open_for_runs(&state),
-        runs_kept: kept.values().map(|kept| kept.runs).sum(),
-        run_output_bytes: kept.values().map(|kept| kept.output_bytes).sum(),
+        runs_kept: kept.runs,
+        run_output_bytes: kept.output_bytes,
         lacks_room: state.upkeep.lacks_room(),
+        audit_syslog_lost: state.audit.lost_by_syslog(),
         discovery: status.counters.into_iter().collect(),
     };
     let of_grid = Access::Metrics.admits(&caller).then(|| of_grid(&state, peers, clock));

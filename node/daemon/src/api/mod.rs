@@ -16,6 +16,7 @@ mod extract;
 pub mod grid;
 mod guard;
 pub mod local;
+pub mod local_port;
 pub mod members;
 mod metrics;
 pub mod operator_token;

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
@@ -68,8 +69,14 @@ pub async fn list_running(State(state): State<Arc<ApiState>>) -> Result<Json<Run
     Ok(Json(list_of(&state, running).await?))
 }
 
+/// Runs and output of all accounts together, of at most this age.
+pub(super) async fn kept_lately(state: &ApiState, age_max: Duration) -> Result<AccountRuns, Problem> {
+    let Some(keepers) = state.run_site.keepers().cloned() else { return Ok(AccountRuns::default()) };
+    on_disk(move || keepers.kept_lately(age_max)).await
+}
+
 /// Runs and output of each account.
-pub(super) async fn kept_by_account(state: &ApiState) -> Result<BTreeMap<PublicKey, AccountRuns>, Problem> {
+async fn kept_by_account(state: &ApiState) -> Result<BTreeMap<PublicKey, AccountRuns>, Problem> {
     let Some(keepers) = state.run_site.keepers().cloned() else { return Ok(BTreeMap::new()) };
     on_disk(move || keepers.kept_by_account()).await
 }

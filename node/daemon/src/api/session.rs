@@ -97,6 +97,10 @@ pub async fn make_link(
     Extension(caller): Extension<Caller>,
     Extension(term): Extension<TokenTerm>,
 ) -> Result<(StatusCode, Json<OneTimeLink>), Problem> {
+    if let Some(holder) = state.port.holder().filter(|_| !via.is_tls) {
+        let detail = format!("{holder} has the port of the page, {}: a link would tell it the way in", via.address);
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+    }
     let code = state.sessions.make_link(caller).map_err(no_random)?;
     check_term(&state, &term)?;
     // What follows the # never leaves the browser, so the code is in no log.

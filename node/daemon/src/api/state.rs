@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use super::{
-    challenge::Challenges, operator_token::OperatorToken, prices_seen::PricesSeen, proofs::Proofs, rates::Rates,
-    scopes::Caller, sessions::Sessions, shown::SiteWords, upkeep::Upkeep,
+    challenge::Challenges, local_port::LocalPort, operator_token::OperatorToken, prices_seen::PricesSeen,
+    proofs::Proofs, rates::Rates, scopes::Caller, sessions::Sessions, shown::SiteWords, upkeep::Upkeep,
 };
 use crate::{
     entry::{bookings::Bookings, driver::Coordinator, requests::Requests, waiting::Waiting},
@@ -71,8 +71,8 @@ pub struct ApiState {
     pub upkeep: Arc<Upkeep>,
     /// When the node started, Unix seconds.
     pub started: u64,
-    /// Where the local API listens.
-    pub address: String,
+    /// Where the local API listens, once the node has that port.
+    pub port: LocalPort,
     /// What the node may be called, beside its addresses and `localhost`.
     pub names: Vec<String>,
 }

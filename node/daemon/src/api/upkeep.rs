@@ -132,7 +132,7 @@ impl Upkeep {
         if self.lacks_room.swap(lacks_room, Ordering::Relaxed) == lacks_room {
             return Ok(false);
         }
-        self.gate.lock().set_draining(lacks_room || self.is_draining());
+        self.gate.lock().set_room(!lacks_room);
         self.advertise_as(&config)?;
         Ok(true)
     }
@@ -144,7 +144,7 @@ impl Upkeep {
     pub fn drain(&self, is_draining: bool) -> Result<(), UpkeepError> {
         let config = locked(&self.config);
         self.data_dir.set_draining(is_draining)?;
-        self.gate.lock().set_draining(is_draining || self.lacks_room());
+        self.gate.lock().set_draining(is_draining);
         self.advertise_as(&config)?;
         info!(is_draining, "what is promised stays");
         Ok(())
@@ -184,7 +184,8 @@ impl Upkeep {
         if is_stopped { (BTreeSet::new(), Images::default()) } else { config.allowed() }
     }
 
-    /// Tells the grid what this site has: no host while it does not know its owner's own work, and no time while it is being emptied.
+    /// Tells the grid what this site has: no host while it does not know its owner's own work, and no time while it is being emptied or
+    /// its disk is full.
     ///
     /// # Errors
     /// [`OfferError`] when the hosts are not what others accept.
@@ -193,14 +194,14 @@ impl Upkeep {
     }
 
     fn advertise_as(&self, config: &NodeConfig) -> Result<(), OfferError> {
-        let (is_draining, is_own_work_known) = {
+        let (is_draining, is_disk_full, is_own_work_known) = {
             let gate = self.gate.lock();
-            (gate.is_draining(), gate.is_own_work_known())
+            (gate.is_draining(), !gate.has_room(), gate.is_own_work_known())
         };
         let hosts = config.hosts.iter().filter(|_| is_own_work_known).map(|own| own.host.clone()).collect();
         let (name, contact) = (config.name.clone(), config.settings.contact.clone());
         let (uplink, (allows, images)) = (config.uplink(), self.allowed(config));
-        let offered = Offered { is_draining, ..config.offered() }.into();
+        let offered = Offered { is_draining, is_disk_full, ..config.offered() }.into();
         self.discovery.publish_advert(Offer { name, contact, hosts, uplink, allows, images, offered })
     }
 

@@ -1,5 +1,6 @@
 //! Where the API and the page are served: on loopback, by a socket in the data directory to the node's own user, and over TLS for other
-//! machines if the owner wants that.
+//! machines if the owner wants that. Any user of the machine may have the port on loopback first; the node starts without it then, and takes
+//! it when it is free.
 //!
 //! Invariant: all serve the same routes; each tells them which one a call came through, and none takes the places of another. Whoever
 //! connects costs one of a bounded number of places, and loses it after [`IDLE_TIMEOUT`] without a whole header, or when it takes nothing of
@@ -26,23 +27,24 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use kolo_config::NodeConfig;
-use kolo_runtime::{open_files::Shares, own_socket};
-use kolo_storage::data_dir::{Announcement, DataDir};
+use kolo_config::{DEFAULT_API, NodeConfig};
+use kolo_runtime::{listeners::who_listens, open_files::Shares, own_socket};
+use kolo_storage::data_dir::{Announcement, DataDir, DataDirError};
 use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
     sync::watch,
-    task::JoinSet,
+    task::{JoinSet, spawn_blocking},
 };
-use tracing::{debug, info};
+use tracing::{debug, error, info, warn};
 
 use self::places::{DoorLimits, Place, Places};
 use super::error::DaemonError;
 use crate::api::{
     self,
     authority::Peer,
+    local_port::LocalPort,
     state::{ApiState, Via},
     tls::Tls,
 };
@@ -58,6 +60,11 @@ const HEADER_BYTES_MAX: usize = 64 << 10;
 const PER_PREFIX_MAX: usize = 64;
 /// Wait after no connection could be taken, mostly for want of file descriptors: those that are served give some back.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// From one try to take the port to the next, while another program has it.
+const TAKE_EVERY: Duration = Duration::from_secs(5);
+
+/// Name of the door on loopback.
+const LOCAL: &str = "local";
 
 /// One of the three.
 struct Door {
@@ -102,11 +109,24 @@ impl Listener {
     }
 }
 
+/// What the node does where another program has its port on loopback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Otherwise {
+    /// It takes any other port, as its owner has chosen none.
+    TakeAnother,
+    /// It starts without: local callers have the socket.
+    Wait,
+    /// It does not start, since nobody could call it.
+    Fail,
+}
+
 /// Open listeners.
 pub struct Doors {
     all: Vec<Door>,
-    /// Of the local one.
-    pub address: SocketAddr,
+    /// That of the local one.
+    pub port: LocalPort,
+    /// What the local one will bear, while the node has not its port.
+    awaited: Option<DoorLimits>,
     tls: Option<Tls>,
     /// Goes with the doors.
     announcement: Announcement,
@@ -118,12 +138,21 @@ impl Doors {
     /// # Errors
     /// When an address cannot be listened on, or certificate or key are wrong.
     pub async fn open(config: &NodeConfig, data_dir: &DataDir, shares: Shares) -> Result<Doors, DaemonError> {
-        let failed = |source| DaemonError::Api { address: config.settings.api, source };
-        let listener = TcpListener::bind(config.settings.api).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let (plain, announcement) = (Listener::Plain(listener), data_dir.announcement());
-        let mut all = vec![Door { name: "local", listener: plain, address, limits: shared(shares.local) }];
-        if let Some(listener) = data_dir.listen() {
+        let chosen = config.settings.api;
+        let wanted = chosen.unwrap_or(DEFAULT_API);
+        let failed = |source| DaemonError::Api { address: wanted, source };
+        let (announcement, socket) = (data_dir.announcement(), data_dir.listen());
+        let otherwise = match (chosen, &socket) {
+            (None, _) => Otherwise::TakeAnother,
+            (Some(_), Some(_)) => Otherwise::Wait,
+            (Some(_), None) => Otherwise::Fail,
+        };
+        let (port, listener) = take_port(wanted, otherwise).await.map_err(failed)?;
+        let (address, limits) = (port.address(), shared(shares.local));
+        let awaited = listener.is_none().then_some(limits);
+        let local = |listener| Door { name: LOCAL, listener: Listener::Plain(listener), address, limits };
+        let mut all: Vec<Door> = listener.map(local).into_iter().collect();
+        if let Some(listener) = socket {
             let listener = Listener::Socket(UnixListener::from_std(listener).map_err(failed)?);
             all.push(Door { name: "socket", listener, address, limits: shared(shares.socket) });
         }
@@ -137,7 +166,18 @@ impl Doors {
             let limits = DoorLimits { connections_max, per_prefix_max, idle: IDLE_TIMEOUT };
             all.push(Door { name: "remote", listener: Listener::Tls(listener, pair), address, limits });
         }
-        Ok(Doors { all, address, tls, announcement })
+        Ok(Doors { all, port, awaited, tls, announcement })
+    }
+
+    /// Tells local programs where the API is, if the node has its port.
+    ///
+    /// # Errors
+    /// [`DataDirError`] when it cannot be written down.
+    pub fn tell(&self, data_dir: &DataDir) -> Result<(), DataDirError> {
+        match self.awaited {
+            None => data_dir.write_api_address(self.port.address()),
+            Some(_) => data_dir.forget_api_address(),
+        }
     }
 
     /// What makes the connections of other machines private, if there are any.
@@ -147,7 +187,7 @@ impl Doors {
 
     /// Serves the API until `stopped` says so; one task a door.
     pub fn serve(self, api: &Arc<ApiState>, stopped: &watch::Receiver<bool>) -> JoinSet<()> {
-        let (mut tasks, mut announcement) = (JoinSet::new(), Some(self.announcement));
+        let (mut tasks, announcement) = (JoinSet::new(), Arc::new(self.announcement));
         for Door { name, listener, address, limits } in self.all {
             let (is_tls, is_socket) = (matches!(listener, Listener::Tls(..)), matches!(listener, Listener::Socket(_)));
             if is_tls {
@@ -155,13 +195,84 @@ impl Doors {
             }
             let places = Places::new(limits, api.metrics.door(name));
             let router = api::router(api.clone(), Via { address, is_tls, is_socket });
-            let (stopped, announced) = (stopped.clone(), announcement.take());
+            let (stopped, announced) = (stopped.clone(), announcement.clone());
             tasks.spawn(async move {
                 serve_door(listener, router, places, stopped).await;
                 drop(announced);
             });
         }
+        if let Some(limits) = self.awaited {
+            let (port, places) = (self.port, Places::new(limits, api.metrics.door(LOCAL)));
+            let via = Via { address: port.address(), is_tls: false, is_socket: false };
+            let (router, api, stopped) = (api::router(api.clone(), via), api.clone(), stopped.clone());
+            tasks.spawn(async move {
+                let address = port.address();
+                let tell = move || api.upkeep.data_dir.write_api_address(address);
+                serve_when_free((port, TAKE_EVERY), (router, places), stopped, tell).await;
+                drop(announcement);
+            });
+        }
         tasks
+    }
+}
+
+/// The port on loopback, with its listener where the node has it.
+///
+/// # Errors
+/// Those of the system; that another program has it only where the node is to [`Otherwise::Fail`].
+async fn take_port(wanted: SocketAddr, otherwise: Otherwise) -> io::Result<(LocalPort, Option<TcpListener>)> {
+    let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse && otherwise != Otherwise::Fail;
+    let listener = match TcpListener::bind(wanted).await {
+        Err(error) if is_taken(&error) => {
+            let holder = who_listens(wanted);
+            if otherwise == Otherwise::Wait {
+                error!(
+                    %wanted, holder,
+                    "another program has the port of the API and the page: this node starts without, its own user has the socket, and \
+                     the port is taken when it is free; end that program, or choose another port (api, --api)"
+                );
+                return Ok((LocalPort::new(wanted, Some(holder)), None));
+            }
+            let listener = TcpListener::bind(SocketAddr::new(wanted.ip(), 0)).await?;
+            warn!(%wanted, holder, "another program has the usual port of the API and the page: this node takes another one");
+            listener
+        }
+        bound => bound?,
+    };
+    Ok((LocalPort::new(listener.local_addr()?, None), Some(listener)))
+}
+
+/// Waits until the node has its port, `tell`s so, and serves all who come there.
+async fn serve_when_free(
+    (port, every): (LocalPort, Duration),
+    (router, places): (Router, Places),
+    mut stopped: watch::Receiver<bool>,
+    tell: impl FnOnce() -> Result<(), DataDirError> + Send + 'static,
+) {
+    let listener = tokio::select! {
+        listener = once_free(&port, every) => listener,
+        () = stop_said(&mut stopped) => return,
+    };
+    port.set_holder(None);
+    info!(address = %port.address(), "the port of the API and the page is free: this node has it now");
+    if let Ok(Err(error)) = spawn_blocking(tell).await {
+        warn!(%error, "local programs are not told of the port");
+    }
+    serve_door(Listener::Plain(listener), router, places, stopped).await;
+}
+
+/// Tries to take the port again and again, however long another program has it.
+async fn once_free(port: &LocalPort, every: Duration) -> TcpListener {
+    let address = port.address();
+    loop {
+        tokio::time::sleep(every).await;
+        match TcpListener::bind(address).await {
+            Ok(listener) => return listener,
+            Err(error) => debug!(%error, %address, "the port is not free"),
+        }
+        if let Ok(holder) = spawn_blocking(move || who_listens(address)).await {
+            port.set_holder(Some(holder));
+        }
     }
 }
 

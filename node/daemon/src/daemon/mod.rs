@@ -27,7 +27,7 @@ use kolo_api::batch_run::RunQuestion;
 use kolo_config::{ConfigSource, LogFormat, NodeConfig, Settings};
 use kolo_runtime::{
     changes::Changes,
-    clock::{Clock, clock_doubt, unix_ms, unix_time},
+    clock::{Clock, clock_doubt, since_start, unix_ms, unix_time},
     metrics::Metrics,
     open_files::{self, Shares},
 };
@@ -171,15 +171,15 @@ async fn run_from(
         membership,
         upkeep: upkeep.clone(),
         started: unix_ms() / 1000,
-        address: doors.address.to_string(),
+        port: doors.port.clone(),
         names: config.remote.as_ref().map(|remote| remote.names.clone()).unwrap_or_default(),
     });
     feed.begin().await;
     room_watch::look(&upkeep, &store);
     upkeep.advertise().map_err(|error| DaemonError::Value { key: "hosts", detail: error.to_string() })?;
     requests.resume(&coordinator, records, tied);
-    upkeep.data_dir.write_api_address(doors.address)?;
-    greet(&config, &grid, &discovery, &doors.address.to_string());
+    doors.tell(&upkeep.data_dir)?;
+    greet(&config, &grid, &discovery, &doors.port.address().to_string());
     is_up(discovery.clone());
 
     let around = surroundings(&coordinator, &ledger, &metrics, (shown, usable.clone()));
@@ -575,6 +575,7 @@ fn discovery_config(
     let mut discovery = DiscoveryConfig::new(grid, Arc::new(ledger.clone()));
     discovery.membership = Arc::<Membership>::clone(membership);
     discovery.present = unix_time;
+    discovery.since_start = since_start;
     discovery.listen = addresses("listen", &config.settings.listen)?;
     discovery.announce = addresses("announce", &config.settings.announce)?;
     discovery.transport = transport(&config.settings.listen)?;

@@ -1,6 +1,7 @@
 //! Puts together what runs users' commands on this site's hosts.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -8,7 +9,7 @@ use std::{
 
 use discovery::Discovery;
 use kolo_config::NodeConfig;
-use kolo_runtime::{audit::AuditLog, clock::Clock, divided::Divided};
+use kolo_runtime::{audit::AuditLog, clock::Clock, divided::Divided, syslog::Syslog};
 use kolo_seat::{Confinement, Keepers, Runner, cgroup, confine::Note, files::serve::Stores, used};
 use kolo_storage::data_dir::{FILES_DIR, RUNS_DIR};
 use kolo_trust::GridFile;
@@ -62,7 +63,7 @@ pub fn site(
     let keepers = has_keepers.then(|| Keepers::open(&root)).transpose().map_err(DaemonError::Runs)?;
     let runner = (keepers.map(Arc::new), terms, Stores::at(&config.data_dir.join(FILES_DIR)));
     let here = (discovery, grid.id.clone());
-    let audit = Arc::new(AuditLog::at(&config.data_dir));
+    let audit = Arc::new(audit_log(config)?);
     let books = (ledger.clone(), usable.clone());
     let streams = open_files / STREAMS_PART;
     let shares = RunShares {
@@ -70,6 +71,16 @@ pub fn site(
         open_files: Divided::new("open files for the ports of runs", open_files - streams),
     };
     Ok((Arc::new(RunSite::new(here, books, (clock, shares), audit.clone(), runner)), audit))
+}
+
+/// The log of who has changed what, with a copy for the machine's syslog where the owner wants that.
+fn audit_log(config: &NodeConfig) -> Result<AuditLog, DaemonError> {
+    let log = AuditLog::at(&config.data_dir);
+    if !config.settings.audit.syslog {
+        return Ok(log);
+    }
+    let failed = |error: io::Error| DaemonError::Value { key: "audit.syslog", detail: error.to_string() };
+    Ok(log.with_syslog(Syslog::of_machine().map_err(failed)?))
 }
 
 /// The files of the owner that the configuration names, which may be or hold secrets.

@@ -52,6 +52,7 @@ pub(super) fn check(client: Result<Client, CliError>, now: Time, zone: &TimeZone
     match seen {
         Ok((status, sites)) => {
             let mut findings = vec![check_version(&status)];
+            findings.extend(check_api(&status));
             findings.extend(check_ports(&status.listen));
             findings.push(check_reach(&status, announced(&status, &sites)));
             // A node of an earlier version cannot be asked this.
@@ -106,6 +107,17 @@ fn check_version(status: &Status) -> Finding {
     }
     let what = format!("{} runs, but {SOFTWARE} is installed", status.software);
     Finding::note("node", what, "restart the node")
+}
+
+/// Another program that has the port of the API and the page, if there is one.
+fn check_api(status: &Status) -> Option<Finding> {
+    let holder = safe(status.api_holder.as_ref()?);
+    let what = format!(
+        "{holder} has the port of the API and the page, {}: browsers do not reach this node",
+        safe(&status.api)
+    );
+    let to_do = "end that program: the node takes the port within seconds; or choose another (api, --api) and start the node again";
+    Some(Finding::problem("api", what, to_do))
 }
 
 /// The IP address of a multiaddr, and its TCP port when it has one.
@@ -631,6 +643,16 @@ mod tests {
         let finding = check_clock(&status(&json!({ "clock_ahead_s": -259_200 })));
         assert!(finding.what.contains("3d behind what the node believes"), "{}", finding.what);
         assert!(finding.level == Level::Problem && finding.to_do.unwrap().contains("--clock-is-right"));
+    }
+
+    #[test]
+    fn a_port_that_another_program_has_is_a_problem_with_its_user() {
+        assert_eq!(check_api(&status(&json!({}))), None);
+        let taken = json!({ "api": "127.0.0.1:7740", "api_holder": "a program of user eve (uid 1001)" });
+        let finding = check_api(&status(&taken)).unwrap();
+        assert_eq!(finding.level, Level::Problem);
+        assert!(finding.what.starts_with("a program of user eve (uid 1001) has the port"), "{}", finding.what);
+        assert!(finding.what.contains("127.0.0.1:7740") && finding.to_do.unwrap().contains("--api"));
     }
 
     #[test]

@@ -74,3 +74,76 @@ async fn a_full_door_closes_new_connections_and_opens_again() {
     door.task.await.unwrap();
     assert_eq!(door.figures.open.get(), 0);
 }
+
+/// A program that has a port.
+fn other_program() -> (std::net::TcpListener, SocketAddr) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+#[tokio::test]
+async fn a_port_that_another_program_has_is_replaced_or_waited_for() {
+    let (other, address) = other_program();
+    let failed = take_port(address, Otherwise::Fail).await.map(|_| ()).unwrap_err();
+    assert_eq!(failed.kind(), io::ErrorKind::AddrInUse);
+    let (port, listener) = take_port(address, Otherwise::TakeAnother).await.unwrap();
+    assert!(listener.is_some() && port.holder().is_none());
+    assert!(port.address() != address && port.address().ip() == address.ip());
+    let (port, listener) = take_port(address, Otherwise::Wait).await.unwrap();
+    assert!(listener.is_none() && port.address() == address);
+    assert!(port.holder().unwrap().contains("uid "), "{port:?}");
+    drop(other);
+    let (port, listener) = take_port(address, Otherwise::Wait).await.unwrap();
+    assert!(listener.is_some() && port.holder().is_none());
+}
+
+/// A node that waits for the port at this address.
+struct Waiting {
+    port: LocalPort,
+    told: tokio::sync::oneshot::Receiver<()>,
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Waiting {
+    async fn at(address: SocketAddr) -> Waiting {
+        let (port, listener) = take_port(address, Otherwise::Wait).await.unwrap();
+        assert!(listener.is_none());
+        let places = Places::new(shared(8), DoorFigures::default());
+        let router = Router::new().route("/", get(|| async { "here" }));
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let (stop, stopped) = watch::channel(false);
+        let tell = move || {
+            tell.send(()).unwrap();
+            Ok(())
+        };
+        let (waiting, every) = (port.clone(), Duration::from_millis(10));
+        let task = tokio::spawn(serve_when_free((waiting, every), (router, places), stopped, tell));
+        Waiting { port, told, stop, task }
+    }
+}
+
+#[tokio::test]
+async fn a_node_takes_its_port_when_it_is_free_and_says_so() {
+    let (other, address) = other_program();
+    let mut node = Waiting::at(address).await;
+    assert!(node.told.try_recv().is_err() && node.port.holder().is_some());
+    drop(other);
+    node.told.await.unwrap();
+    assert_eq!(node.port.holder(), None);
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+    assert!(rest(&mut stream).await.ends_with("here"));
+    node.stop.send_replace(true);
+    node.task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_that_stops_no_longer_waits_for_its_port() {
+    let (_other, address) = other_program();
+    let node = Waiting::at(address).await;
+    node.stop.send_replace(true);
+    node.task.await.unwrap();
+    assert!(node.told.await.is_err(), "it is told of no port");
+}
