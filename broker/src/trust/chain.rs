@@ -122,23 +122,14 @@ impl Chain {
         self.walk(grid, &Roots::of(*root), now, true)
     }
 
-    /// The root that has signed the first credential, and until when it counts.
-    fn signing_root(&self, grid: &str, roots: &Roots, now: Time) -> Result<(PublicKey, Time), TrustError> {
-        let roots = roots.with(grid, self.successors())?;
-        let root = *self.root().ok_or(TrustError::Links(0))?;
-        match roots.until(&root) {
-            None => Err(TrustError::BrokenChain { link: 1, signer: "the root of the grid" }),
-            Some(at) if at <= now => Err(TrustError::RootFollowed { old: root, new: *roots.newest(), at }),
-            Some(until) => Ok((root, until)),
-        }
-    }
-
     fn walk(&self, grid: &str, roots: &Roots, now: Time, to_invitation: bool) -> Result<Holder, TrustError> {
         let credentials = self.credentials();
         if credentials.is_empty() || credentials.len() > LINKS_MAX {
             return Err(TrustError::Links(credentials.len()));
         }
-        let (root, root_until) = self.signing_root(grid, roots, now)?;
+        let (roots, root) = (roots.with(grid, self.successors())?, credentials[0].author);
+        let no_root = TrustError::BrokenChain { link: 1, signer: "the root of the grid" };
+        let root_until = roots.until(&root).ok_or(no_root)?;
         let (mut lineage, mut account, mut is_named) = (Vec::with_capacity(credentials.len()), None, true);
         let mut last: Option<Credential> = None;
         for (link, signed) in (1..).zip(credentials) {
@@ -170,6 +161,10 @@ impl Chain {
             last = Some(credential);
         }
         let Some(holder) = last else { return Err(TrustError::Links(0)) };
+        // Not before all signatures: what is made up is no old credential.
+        if root_until <= now {
+            return Err(TrustError::RootFollowed { old: root, new: *roots.newest(), at: root_until });
+        }
         match (holder.is_invitation, to_invitation) {
             (true, false) => Err(TrustError::Invitation("an invitation is no credential: join with it first")),
             (false, true) => Err(TrustError::Invitation("a credential is no invitation")),

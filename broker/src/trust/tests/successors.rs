@@ -98,6 +98,10 @@ fn a_credential_under_a_later_root_leads_back_to_the_first() {
     let old = of_site("s", 0, &[]);
     assert_eq!(old.verify_under(testing::GRID, &roots, Time(1_999)).map(|holder| holder.expires), Ok(UNTIL));
     let late = old.verify_under(testing::GRID, &roots, UNTIL).unwrap_err();
+    let mut forged = old.credentials()[0].clone();
+    forged.text = forged.text.replace("\"s\"", "\"t\"");
+    let forged = Chain::of_root(forged).verify_under(testing::GRID, &roots, UNTIL);
+    assert!(matches!(forged, Err(TrustError::BadSignature { .. })), "made up, not old: {forged:?}");
     assert!(matches!(late, TrustError::RootFollowed { .. }) && late.to_string().contains("new invitation"), "{late}");
 }
 
