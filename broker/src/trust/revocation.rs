@@ -3,9 +3,9 @@
 //!
 //! Signed by a root, or by an admin; an admin's counts until the admin's own credential expires at the longest, and not
 //! at all once a root has revoked that admin (or an admin in its chain). None counts for longer than the root that it leads to.
-//! The revoked subjects depend on the set alone, never on the order in which it was received. Invariant: at most [`REVOCATIONS_MAX`]; above it those that lapse first are
-//! dropped, so a subject that is still known here may then be forgotten early: the root should make credentials short
-//! enough that this never happens.
+//! The revoked subjects depend on the set alone, never on the order in which it was received. Invariant: at most
+//! [`REVOCATIONS_MAX`]; above it those that lapse first are dropped, so a subject that is still known here may then be forgotten early:
+//! the root should make credentials short enough that this never happens.
 
 use std::collections::{BTreeMap, BTreeSet};
 
