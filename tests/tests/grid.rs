@@ -68,6 +68,8 @@ mod proof;
 mod reach;
 #[path = "grid/revoked.rs"]
 mod revoked;
+#[path = "grid/rotated.rs"]
+mod rotated;
 #[path = "grid/run.rs"]
 mod run_on_seats;
 #[path = "grid/scenarios.rs"]

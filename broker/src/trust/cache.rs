@@ -23,6 +23,13 @@ impl<K: Ord + Clone, V> Cache<K, V> {
         self.verified.get(key).map(|(value, _)| value)
     }
 
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.verified.clear();
+        self.oldest_first.clear();
+        self.bytes = 0;
+    }
+
     /// Remembers `value`, which takes `bytes` of memory together with its key.
     pub fn insert(&mut self, key: &K, value: V, bytes: usize) {
         if bytes > self.bytes_max || self.verified.contains_key(key) {
@@ -56,5 +63,7 @@ mod tests {
         assert_eq!((cache.get(&3), cache.get(&4), cache.get(&9)), (None, Some(&40), Some(&90)));
         cache.insert(&10, 100, 101);
         assert_eq!((cache.get(&10), cache.bytes, cache.oldest_first.len()), (None, 90, 2));
+        cache.clear();
+        assert_eq!((cache.get(&9), cache.bytes, cache.oldest_first.len()), (None, 0, 0));
     }
 }

@@ -1,17 +1,19 @@
-//! How a credential leads back to the root of its grid: each link is signed by the subject of the one before.
+//! How a credential leads back to the root of its grid: each credential is signed by the subject of the one before.
 //!
+//! Before them stand the statements that lead from the grid's first root to the one that has signed, where that is a later one.
 //! The longest way: the root invites an admin, who makes a credential of its own with that invitation, then an
 //! invitation, with which a member makes a credential of its own. Invariant: no link outlives or exceeds the one before.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Credential, Limits, PublicKey, Role, SignedText, Statement as _, Subject, TrustError};
+use super::{Credential, Limits, PublicKey, Role, Roots, SignedText, Statement as _, Subject, Successor, TrustError};
 use crate::time::Time;
 
-/// Most links of a chain.
+/// Most credentials of a chain.
 pub const LINKS_MAX: usize = 4;
 
-/// Credentials, the first signed by the root, the last the holder's; unchecked until [`Chain::verify`].
+/// Statements about successors of the root, if any, and credentials: the first signed by the root, the last the holder's; unchecked
+/// until [`Chain::verify`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Chain(Vec<SignedText>);
@@ -28,7 +30,7 @@ pub struct Holder {
     pub name: String,
     /// How much the holder may have at one site.
     pub limits: Limits,
-    /// From this second on the chain is worth nothing.
+    /// From this second on the chain is worth nothing: it has expired, or its root counts no more.
     pub expires: Time,
     /// Every subject of the chain: when one is revoked, so is the holder.
     pub lineage: Vec<Subject>,
@@ -41,6 +43,12 @@ impl Chain {
     #[must_use]
     pub fn of_root(link: SignedText) -> Chain {
         Chain(vec![link])
+    }
+
+    /// The chain of one credential that a later root has signed, to which `statements` lead from the first.
+    #[must_use]
+    pub fn of_later_root<'a>(statements: impl IntoIterator<Item = &'a SignedText>, link: SignedText) -> Chain {
+        Chain(statements.into_iter().cloned().chain([link]).collect())
     }
 
     /// The chain with one more link, signed by the subject of the last.
@@ -61,17 +69,49 @@ impl Chain {
         &self.0
     }
 
+    fn parts(&self) -> (&[SignedText], &[SignedText]) {
+        let successors = self.0.iter().take_while(|link| link.claims_to_be::<Successor>()).count();
+        self.0.split_at(successors)
+    }
+
+    /// The statements before the credentials, that lead to a later root.
+    #[must_use]
+    pub fn successors(&self) -> &[SignedText] {
+        self.parts().0
+    }
+
+    /// The credentials, the root's first.
+    #[must_use]
+    pub fn credentials(&self) -> &[SignedText] {
+        self.parts().1
+    }
+
+    /// The root that the credentials lead to, unchecked.
+    #[must_use]
+    pub fn root(&self) -> Option<&PublicKey> {
+        self.credentials().first().map(|link| &link.author)
+    }
+
     /// Bytes of all texts, keys and signatures, for bounds on memory.
     pub(super) fn size_bytes(&self) -> usize {
         self.0.iter().map(SignedText::size_bytes).sum()
     }
 
-    /// Checks every link and returns the holder of the last. Revocations are checked elsewhere.
+    /// Checks every link and returns the holder of the last, where nothing is known but the grid's first root. Revocations are checked
+    /// elsewhere.
     ///
     /// # Errors
     /// [`TrustError`] names the first link that is wrong. An invitation is no credential.
     pub fn verify(&self, grid: &str, root: &PublicKey, now: Time) -> Result<Holder, TrustError> {
-        self.walk(grid, root, now, false)
+        self.walk(grid, &Roots::of(*root), now, false)
+    }
+
+    /// As [`Chain::verify`], where these roots are known.
+    ///
+    /// # Errors
+    /// [`TrustError`] names the first link that is wrong; [`TrustError::RootFollowed`] when the root's time is over.
+    pub fn verify_under(&self, grid: &str, roots: &Roots, now: Time) -> Result<Holder, TrustError> {
+        self.walk(grid, roots, now, false)
     }
 
     /// As [`Chain::verify`], for a chain whose last link is an invitation.
@@ -79,18 +119,22 @@ impl Chain {
     /// # Errors
     /// [`TrustError`] names the first link that is wrong.
     pub fn verify_invitation(&self, grid: &str, root: &PublicKey, now: Time) -> Result<Holder, TrustError> {
-        self.walk(grid, root, now, true)
+        self.walk(grid, &Roots::of(*root), now, true)
     }
 
-    fn walk(&self, grid: &str, root: &PublicKey, now: Time, to_invitation: bool) -> Result<Holder, TrustError> {
-        if self.0.is_empty() || self.0.len() > LINKS_MAX {
-            return Err(TrustError::Links(self.0.len()));
+    fn walk(&self, grid: &str, roots: &Roots, now: Time, to_invitation: bool) -> Result<Holder, TrustError> {
+        let credentials = self.credentials();
+        if credentials.is_empty() || credentials.len() > LINKS_MAX {
+            return Err(TrustError::Links(credentials.len()));
         }
-        let (mut lineage, mut account, mut is_named) = (Vec::with_capacity(self.0.len()), None, true);
+        let (roots, root) = (roots.with(grid, self.successors())?, credentials[0].author);
+        let no_root = TrustError::BrokenChain { link: 1, signer: "the root of the grid" };
+        let root_until = roots.until(&root).ok_or(no_root)?;
+        let (mut lineage, mut account, mut is_named) = (Vec::with_capacity(credentials.len()), None, true);
         let mut last: Option<Credential> = None;
-        for (link, signed) in (1..).zip(&self.0) {
+        for (link, signed) in (1..).zip(credentials) {
             let (signer, name) = match last.as_ref().map(|maker| &maker.subject) {
-                None => (Some(root), "the root of the grid"),
+                None => (Some(&root), "the root of the grid"),
                 Some(Subject::Key(key)) => (Some(key), "the holder of the one before"),
                 Some(Subject::Site(_)) => (None, "anybody who may: a site makes no credentials"),
             };
@@ -117,6 +161,10 @@ impl Chain {
             last = Some(credential);
         }
         let Some(holder) = last else { return Err(TrustError::Links(0)) };
+        // Not before all signatures: what is made up is no old credential.
+        if root_until <= now {
+            return Err(TrustError::RootFollowed { old: root, new: *roots.newest(), at: root_until });
+        }
         match (holder.is_invitation, to_invitation) {
             (true, false) => Err(TrustError::Invitation("an invitation is no credential: join with it first")),
             (false, true) => Err(TrustError::Invitation("a credential is no invitation")),
@@ -131,7 +179,7 @@ impl Chain {
                 subject: holder.subject,
                 role: holder.role,
                 limits: holder.limits,
-                expires: holder.expires,
+                expires: holder.expires.min(root_until),
                 lineage,
             }),
         }

@@ -176,7 +176,8 @@ impl Denial {
     pub(super) fn of_chain(whose: &str, error: &TrustError) -> Denial {
         let rule = match error {
             TrustError::WrongGrid { .. } => Rule::Grid,
-            TrustError::Expired { .. } => Rule::Expired,
+            TrustError::Expired { .. } | TrustError::RootFollowed { .. } => Rule::Expired,
+            TrustError::Rival { .. } => Rule::Revoked,
             TrustError::NotUnderstood { .. } => Rule::Understood,
             _ => Rule::Credential,
         };

@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::{
-    Authorization, Chain, Denial, Holder, Limits, OwnerPolicy, PublicKey, RequestStatement, Revocations, Role, Rule,
-    SignedRevocation, SignedText, Subject, TrustError, asked, cache::Cache, policy::is_beyond,
+    Authorization, Chain, Denial, Holder, Limits, OwnerPolicy, PublicKey, RequestStatement, Revocations, Role, Roots,
+    Rule, SUCCESSORS_MAX, SignedRevocation, SignedText, Subject, TrustError, asked, cache::Cache, policy::is_beyond,
 };
 use crate::{
     features::{Features, Images},
@@ -40,7 +40,7 @@ pub enum Trust {
     Closed {
         /// The grid's id; names the root ([`super::names_root`]).
         grid: String,
-        /// The grid's root.
+        /// The grid's first root.
         root: PublicKey,
     },
 }
@@ -68,6 +68,8 @@ pub struct Gate {
     ready: Ready,
     /// What the owner lets commands have; none where no request is refused for that.
     allowed: Option<Features>,
+    /// The roots that are known; none of an open grid.
+    roots: Option<Roots>,
     revocations: Revocations,
     chains: Cache<Chain, Arc<Holder>>,
     requests: Cache<SignedText, Arc<RequestStatement>>,
@@ -138,8 +140,13 @@ impl Gate {
     /// A gate that has verified nothing yet and knows of no revocation.
     #[must_use]
     pub fn new(trust: Trust, policy: OwnerPolicy) -> Gate {
+        let roots = match &trust {
+            Trust::Open { .. } => None,
+            Trust::Closed { root, .. } => Some(Roots::of(*root)),
+        };
         Gate {
             trust,
+            roots,
             policy,
             owner: None,
             is_draining: false,
@@ -234,14 +241,46 @@ impl Gate {
         &self.revocations
     }
 
+    /// The roots that are known; none of an open grid.
+    #[must_use]
+    pub fn roots(&self) -> Option<&Roots> {
+        self.roots.as_ref()
+    }
+
+    /// Takes in that a root is followed by another; false when that changes nothing. What leads to the old one counts until the time that
+    /// the statement names.
+    ///
+    /// # Errors
+    /// As for [`Roots::learn`]; [`TrustError::OpenGrid`] in an open grid.
+    pub fn succeed(&mut self, signed: &SignedText) -> Result<bool, TrustError> {
+        let Some(roots) = &mut self.roots else { return Err(TrustError::OpenGrid) };
+        let is_new = roots.learn(self.trust.grid(), signed)?;
+        if is_new {
+            self.chains.clear();
+            self.revocations.lapse_with(roots);
+        }
+        Ok(is_new)
+    }
+
+    /// Takes in what a chain shows of roots that follow each other, whoever shows it and whatever the chain is worth.
+    fn succeed_by(&mut self, chain: &Chain) -> Result<(), TrustError> {
+        if chain.successors().len() > SUCCESSORS_MAX {
+            return Err(TrustError::TooManyRoots);
+        }
+        chain.successors().iter().try_for_each(|signed| self.succeed(signed).map(drop))
+    }
+
     /// Adds a revocation; false when it was known. Existing bookings stay, as a reservation is a promise, but are used no more
     /// ([`Gate::check_use`]).
     ///
     /// # Errors
     /// [`TrustError`] when it must not be believed; [`TrustError::OpenGrid`] in an open grid.
     pub fn revoke(&mut self, revocation: &SignedRevocation, now: Time) -> Result<bool, TrustError> {
-        let Trust::Closed { grid, root } = &self.trust else { return Err(TrustError::OpenGrid) };
-        self.revocations.add(grid, root, revocation, now)
+        if let Some(issuer) = &revocation.issuer {
+            self.succeed_by(issuer)?;
+        }
+        let Some(roots) = &self.roots else { return Err(TrustError::OpenGrid) };
+        self.revocations.add(self.trust.grid(), roots, revocation, now)
     }
 
     /// Drops revocations that have lapsed. The caller calls it now and then.
@@ -365,21 +404,26 @@ impl Gate {
 
     /// Who holds `chain`; nobody in particular in an open grid.
     fn holder(&mut self, whose: &str, chain: Option<&Chain>, now: Time) -> Result<Option<Arc<Holder>>, Denial> {
-        let Trust::Closed { grid, root } = &self.trust else { return Ok(None) };
+        if self.roots.is_none() {
+            return Ok(None);
+        }
         let Some(chain) = chain else {
             return Err(Denial::new(Rule::Credential, format!("{whose} shows no credential of this closed grid")));
         };
         let holder = match self.chains.get(chain) {
             Some(holder) if holder.expires > now => holder.clone(),
-            _ => {
-                let holder = chain.verify(grid, root, now).map_err(|error| Denial::of_chain(whose, &error))?;
-                let holder = Arc::new(holder);
-                self.chains.insert(chain, holder.clone(), 4 * chain.size_bytes());
-                holder
-            }
+            _ => self.verify(chain, now).map_err(|error| Denial::of_chain(whose, &error))?,
         };
         self.check_revoked(whose, holder.lineage.iter().cloned())?;
         Ok(Some(holder))
+    }
+
+    fn verify(&mut self, chain: &Chain, now: Time) -> Result<Arc<Holder>, TrustError> {
+        self.succeed_by(chain)?;
+        let Some(roots) = &self.roots else { return Err(TrustError::OpenGrid) };
+        let holder = Arc::new(chain.verify_under(self.trust.grid(), roots, now)?);
+        self.chains.insert(chain, holder.clone(), 4 * chain.size_bytes());
+        Ok(holder)
     }
 
     fn check_revoked(&self, whose: &str, mut lineage: impl Iterator<Item = Subject>) -> Result<(), Denial> {

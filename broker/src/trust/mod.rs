@@ -6,8 +6,8 @@
 //! Invariants: nothing signed is read before its signature has been checked over its very bytes; no credential is worth
 //! more than the one that made it; an entry point can neither alter a user's request nor submit one that its user did not sign.
 //!
-//! Reading order: [`key`], [`statement`], [`credential`], [`chain`], [`revocation`], [`request_statement`], [`policy`],
-//! [`denial`], [`gate`].
+//! Reading order: [`key`], [`statement`], [`credential`], [`successor`], [`chain`], [`revocation`], [`request_statement`],
+//! [`policy`], [`denial`], [`gate`].
 
 pub(crate) mod asked;
 mod cache;
@@ -21,6 +21,7 @@ pub mod policy;
 pub mod request_statement;
 pub mod revocation;
 pub mod statement;
+pub mod successor;
 pub mod testing;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub use self::{
     request_statement::{Authorization, RequestStatement},
     revocation::{REVOCATIONS_MAX, Revocation, Revocations, SignedRevocation},
     statement::{SignedText, Statement},
+    successor::{OVERLAP_MAX, Roots, SUCCESSORS_MAX, Successor},
 };
 use crate::time::Time;
 
@@ -136,6 +138,40 @@ pub enum TrustError {
     /// The root has revoked the admin that signed it.
     #[error("the admin who signed it is revoked")]
     IssuerRevoked,
+    /// It leads to a root whose time is over.
+    #[error(
+        "root key {old}, which it leads to, was followed by {new} and counts since {at} no more: ask for a new invitation and use it \
+         with kolo join FILE",
+        old = .old.fingerprint(), new = .new.fingerprint(), at = .at.in_utc()
+    )]
+    RootFollowed {
+        /// The root that it leads to.
+        old: PublicKey,
+        /// The newest root.
+        new: PublicKey,
+        /// From when on the old one counts no more.
+        at: Time,
+    },
+    /// The root has another successor.
+    #[error(
+        "root key {old} was followed by {known}, as was known here first, and not by {other}: whoever has made the second one has \
+         the old key; ask the founder of the grid which is right",
+        old = .old.fingerprint(), known = .known.fingerprint(), other = .other.fingerprint()
+    )]
+    Rival {
+        /// The root that was followed.
+        old: PublicKey,
+        /// The successor that is known here.
+        known: PublicKey,
+        /// The successor that is refused.
+        other: PublicKey,
+    },
+    /// A successor of a key that is no root.
+    #[error("successor: {} is not known as a root of this grid", .0.fingerprint())]
+    UnknownRoot(PublicKey),
+    /// The root was followed too often.
+    #[error("the first root of a grid is followed by at most {max} others", max = successor::SUCCESSORS_MAX)]
+    TooManyRoots,
     /// It has lapsed.
     #[error("the revocation has lapsed, as what it revokes has expired")]
     Lapsed,

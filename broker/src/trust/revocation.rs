@@ -1,17 +1,17 @@
 //! Revocations end credentials before they expire: a set that only grows, and is the same at every node that has received the
 //! same revocations.
 //!
-//! Signed by the root, or by an admin; an admin's counts until the admin's own credential expires at the longest, and not
-//! at all once the root has revoked that admin (or an admin in its chain). The revoked subjects depend on the set alone,
-//! never on the order in which it was received. Invariant: at most [`REVOCATIONS_MAX`]; above it those that lapse first are
-//! dropped, so a subject that is still known here may then be forgotten early: the root should make credentials short
-//! enough that this never happens.
+//! Signed by a root, or by an admin; an admin's counts until the admin's own credential expires at the longest, and not
+//! at all once a root has revoked that admin (or an admin in its chain). None counts for longer than the root that it leads to.
+//! The revoked subjects depend on the set alone, never on the order in which it was received. Invariant: at most
+//! [`REVOCATIONS_MAX`]; above it those that lapse first are dropped, so a subject that is still known here may then be forgotten early:
+//! the root should make credentials short enough that this never happens.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Chain, PublicKey, Role, SignedText, Statement, Subject, TrustError};
+use super::{Chain, PublicKey, Role, Roots, SignedText, Statement, Subject, TrustError};
 use crate::time::Time;
 
 /// Most revocations kept.
@@ -76,13 +76,7 @@ impl Revocations {
     ///
     /// # Errors
     /// [`TrustError`] when it is not signed by who may revoke in this grid, or has lapsed.
-    pub fn add(
-        &mut self,
-        grid: &str,
-        root: &PublicKey,
-        signed: &SignedRevocation,
-        now: Time,
-    ) -> Result<bool, TrustError> {
+    pub fn add(&mut self, grid: &str, roots: &Roots, signed: &SignedRevocation, now: Time) -> Result<bool, TrustError> {
         let author = signed.statement.author;
         let revocation: Revocation = signed.statement.open()?;
         if revocation.grid != grid {
@@ -92,10 +86,12 @@ impl Revocations {
         let mut entry = Entry { signed: signed.clone(), lapses: revocation.keep_until };
         let mut issuers = Vec::new();
         match &signed.issuer {
-            None if author == *root => {}
-            None => return Err(TrustError::NotAnAdmin("no credential is shown")),
+            None => {
+                let root_until = roots.until(&author).ok_or(TrustError::NotAnAdmin("no credential is shown"))?;
+                entry.lapses = entry.lapses.min(root_until);
+            }
             Some(chain) => {
-                let issuer = chain.verify(grid, root, now)?;
+                let issuer = chain.verify_under(grid, roots, now)?;
                 if issuer.role != Role::Admin || issuer.subject != Subject::Key(author) {
                     return Err(TrustError::NotAnAdmin("the credential is not an admin's, or another's"));
                 }
@@ -106,11 +102,29 @@ impl Revocations {
         if entry.lapses <= now || !entry.lapses.is_in_range() {
             return Err(TrustError::Lapsed);
         }
-        let is_out = |issuer: &Subject| self.entries.contains_key(&(issuer.clone(), *root, Vec::new()));
-        if issuers.iter().any(is_out) {
+        if issuers.iter().any(|issuer| self.is_out_by_root(issuer)) {
             return Err(TrustError::IssuerRevoked);
         }
         Ok(self.insert(&(revocation.subject, author, issuers), entry))
+    }
+
+    fn is_out_by_root(&self, subject: &Subject) -> bool {
+        let first = (subject.clone(), PublicKey::from_bytes([0; 32]), Vec::new());
+        let mut of_subject = self.entries.range(first..).map(|(key, _)| key).take_while(|(of, ..)| of == subject);
+        of_subject.any(|(_, _, issuers)| issuers.is_empty())
+    }
+
+    /// Lets no revocation lapse later than the root counts that it leads to, after a root was followed.
+    pub(super) fn lapse_with(&mut self, roots: &Roots) {
+        self.by_lapse.clear();
+        for (key, mut entry) in std::mem::take(&mut self.entries) {
+            let signed = &entry.signed;
+            let root = signed.issuer.as_ref().map_or(Some(&signed.statement.author), Chain::root);
+            if let Some(until) = root.and_then(|root| roots.until(root)) {
+                entry.lapses = entry.lapses.min(until);
+            }
+            self.put(key, entry);
+        }
     }
 
     /// Takes a verified entry in; whether it is new, and is kept.
@@ -149,7 +163,7 @@ impl Revocations {
         }
     }
 
-    /// The root has revoked `subject`: what it has revoked as an admin, or those it made, counts no longer.
+    /// A root has revoked `subject`: what that has revoked as an admin, or those it made, counts no longer.
     fn drop_issued_by(&mut self, subject: &Subject) {
         let void: Vec<Key> = self.entries.keys().filter(|(_, _, issuers)| issuers.contains(subject)).cloned().collect();
         void.iter().for_each(|key| self.remove(key));

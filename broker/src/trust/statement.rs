@@ -71,6 +71,13 @@ impl SignedText {
 }
 
 impl SignedText {
+    /// Whether the text begins as a `T` does, of whatever version; unchecked.
+    #[must_use]
+    pub fn claims_to_be<T: Statement>(&self) -> bool {
+        let of_kind = self.text.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix(T::KIND));
+        of_kind.is_some_and(|rest| rest.starts_with('/'))
+    }
+
     /// Bytes of text, key and signature, for bounds on memory.
     pub(crate) fn size_bytes(&self) -> usize {
         size_of::<SignedText>() + self.text.len()

@@ -13,10 +13,31 @@ use utoipa::ToSchema;
 pub struct GridView {
     pub id: String,
     pub form: String,
+    /// The first root, which the id names; none of an open grid.
     pub root: Option<PublicKey>,
+    /// All roots that are known, the first one first.
+    pub roots: Vec<RootView>,
+    /// A second successor of one of them, which is refused: whoever has signed it has the key of an older root.
+    pub rival: Option<PublicKey>,
     pub site: SiteId,
     pub members: Vec<MemberView>,
     pub revocations: Vec<RevocationView>,
+}
+
+impl GridView {
+    /// Whether `key` is a root of the grid, of whatever time.
+    #[must_use]
+    pub fn is_root(&self, key: &PublicKey) -> bool {
+        self.roots.iter().any(|root| root.key == *key)
+    }
+}
+
+/// A root key of a closed grid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RootView {
+    pub key: PublicKey,
+    /// From when on nothing counts that leads to it only; none of the newest.
+    pub until: Option<Time>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

@@ -32,6 +32,8 @@ pub enum GridCommand {
     Show,
     /// List the invitations and who came by each, as far as this node knows
     Invitations,
+    /// Let a new root key follow the one of the grid
+    RotateRoot(RotateRootArgs),
 }
 
 /// `kolo grid init`
@@ -112,6 +114,20 @@ pub struct RevokeArgs {
     pub take_back: bool,
 }
 
+/// `kolo grid rotate-root`
+#[derive(Debug, Args)]
+pub struct RotateRootArgs {
+    /// For how long what leads to the old root key goes on counting, at most 366d; 1s when somebody else has the old key
+    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = parse_life)]
+    pub overlap: Span,
+    /// File with the old root key [default: where the last rotation, or kolo grid init, has left it in the data directory]
+    #[arg(long, value_name = "FILE")]
+    pub root_key: Option<PathBuf>,
+    /// Make no new key: end at once for how long what leads to the root key before this one counts
+    #[arg(long, conflicts_with = "overlap")]
+    pub end_overlap: bool,
+}
+
 /// `kolo join`
 #[derive(Debug, Args)]
 pub struct JoinArgs {
@@ -148,7 +164,7 @@ fn parse_limit(text: &str) -> Result<Limits, String> {
     }
 }
 
-/// Reads how long a credential is good.
+/// Reads how long a credential, or an old root key, is good.
 fn parse_life(text: &str) -> Result<Span, String> {
     parse_span(text).map_err(|error| error.to_string())
 }

@@ -76,6 +76,12 @@ pub fn replace(path: &Path, text: &str) -> Result<(), TrustFileError> {
     sync_directory(path)
 }
 
+/// Gives a file another name, in place of the one that may have it.
+pub fn rename(from: &Path, to: &Path) -> Result<(), TrustFileError> {
+    fs::rename(from, to).map_err(failed(from, "rename it"))?;
+    sync_directory(to)
+}
+
 fn write_beside(path: &Path, text: &str) -> Result<PathBuf, TrustFileError> {
     if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         open_directory(directory)?;

@@ -6,7 +6,7 @@ use broker::{
     ids::SiteId,
     time::{Span, Time},
     trust::{
-        Chain, Credential, Holder, Limits, PublicKey, Revocation, Role, SignedRevocation, SignedText, Subject,
+        Chain, Credential, Holder, Limits, PublicKey, Revocation, Role, Roots, SignedRevocation, SignedText, Subject,
         TrustError,
     },
 };
@@ -17,6 +17,7 @@ use super::{
     files::{ROOT_KEY_FILE, load_key, random_bytes},
     grid_file::GridFile,
     issued::Issued,
+    revocation_file::known_roots,
     take_back::TakeBack,
     token::Invitation,
     wallet::Wallet,
@@ -30,6 +31,8 @@ pub struct Issuer {
     key: SigningKey,
     /// The admin's credentials; none of the root.
     chain: Option<Chain>,
+    /// The roots that are known where the key is.
+    roots: Roots,
 }
 
 /// What an invitation is to say.
@@ -51,7 +54,7 @@ pub struct Invited {
     pub issued: Issued,
 }
 
-/// The root of a closed grid.
+/// The first root of a closed grid.
 fn root_of(grid: &GridFile) -> Result<PublicKey, TrustFileError> {
     grid.root.ok_or(TrustFileError::Trust(TrustError::OpenGrid))
 }
@@ -90,10 +93,11 @@ pub fn found(
 impl Issuer {
     /// The root itself, which needs no credentials.
     pub(crate) fn root(key: SigningKey) -> Issuer {
-        Issuer { key, chain: None }
+        let roots = Roots::of(PublicKey::of(&key));
+        Issuer { key, chain: None, roots }
     }
 
-    /// Who may invite and revoke in `grid` from here: the root's key in the data directory, else an admin's in one of the
+    /// Who may invite and revoke in `grid` from here: the newest root's key in the data directory, else an admin's in one of the
     /// wallets. None when there is neither.
     ///
     /// # Errors
@@ -103,15 +107,15 @@ impl Issuer {
         data_dir: &std::path::Path,
         wallets: &[Wallet],
     ) -> Result<Option<Issuer>, TrustFileError> {
-        let root = root_of(grid)?;
+        let roots = known_roots(data_dir, grid)?;
         if let Some(key) = load_key(&data_dir.join(ROOT_KEY_FILE))?
-            && PublicKey::of(&key) == root
+            && PublicKey::of(&key) == *roots.newest()
         {
-            return Ok(Some(Issuer::root(key)));
+            return Ok(Some(Issuer { key, chain: None, roots }));
         }
         for wallet in wallets {
             if let (Some(key), Some(chain)) = (wallet.key()?, wallet.credential(&grid.id, Role::Admin)?) {
-                return Ok(Some(Issuer { key, chain: Some(chain) }));
+                return Ok(Some(Issuer { key, chain: Some(chain), roots }));
             }
         }
         Ok(None)
@@ -120,10 +124,11 @@ impl Issuer {
     /// Makes an invitation.
     ///
     /// # Errors
-    /// [`TrustFileError::Trust`] when no site would accept it: the issuer's own credential is narrower, or has expired.
+    /// [`TrustFileError::Trust`] when no site would accept it: the issuer's own credential is narrower, has expired, or leads to a root
+    /// that counts no more.
     pub fn invite(&self, grid: &GridFile, terms: &Terms, now: Time) -> Result<Invited, TrustFileError> {
         let root = root_of(grid)?;
-        let own = self.chain.as_ref().map(|chain| chain.verify(&grid.id, &root, now)).transpose()?;
+        let own = self.chain.as_ref().map(|chain| chain.verify_under(&grid.id, &self.roots, now)).transpose()?;
         let token_key = SigningKey::from_bytes(&random_bytes()?);
         let subject = Subject::Key(PublicKey::of(&token_key));
         let credential = Credential {
@@ -138,7 +143,10 @@ impl Issuer {
             expires: terms.expires,
         };
         let link = SignedText::sign(&credential, &self.key)?;
-        let chain = self.chain.as_ref().map_or_else(|| Chain::of_root(link.clone()), |chain| chain.with(link.clone()));
+        let chain = match &self.chain {
+            None => Chain::of_later_root(self.roots.statements(), link),
+            Some(chain) => chain.with(link),
+        };
         chain.verify_invitation(&grid.id, &root, now)?;
         let issued = Issued {
             subject,
@@ -234,7 +242,7 @@ mod tests {
         let ada = PublicKey::of(&key(2));
         let (of_site, of_admin) = found(&grid, &key(1), (&site, "lab"), (&ada, "ada"), NOW).unwrap();
         assert_eq!(member(&grid, &of_site, NOW).unwrap().unwrap().subject, Subject::Site(site));
-        let admin = Issuer { key: key(2), chain: Some(of_admin) };
+        let admin = Issuer { key: key(2), chain: Some(of_admin), roots: Roots::of(root_of(&grid).unwrap()) };
         for issuer in [&root, &admin] {
             let limited = Terms { limits: Limits { max_holds: Some(8), ..Limits::default() }, ..terms(Role::User) };
             let invited = issuer.invite(&grid, &limited, NOW).unwrap();
@@ -254,7 +262,8 @@ mod tests {
         let limits = Limits { max_holds: Some(8), ..Limits::default() };
         let to_admin = root.invite(&grid, &Terms { limits, ..terms(Role::Admin) }, NOW).unwrap();
         let eva = Subject::Key(PublicKey::of(&key(2)));
-        let admin = Issuer { key: key(2), chain: Some(accept(&grid, &to_admin.invitation, eva, "eva", NOW).unwrap()) };
+        let chain = Some(accept(&grid, &to_admin.invitation, eva, "eva", NOW).unwrap());
+        let admin = Issuer { key: key(2), chain, roots: Roots::of(root_of(&grid).unwrap()) };
         for role in [Role::User, Role::Site] {
             let invited = admin.invite(&grid, &terms(role), NOW).unwrap();
             let root = root_of(&grid).unwrap();

@@ -18,6 +18,7 @@ mod revocation_file;
 mod secret;
 mod signing;
 pub mod ssh_key;
+mod succession;
 mod take_back;
 pub mod testing;
 mod token;
@@ -32,9 +33,10 @@ pub use self::{
     grid_file::GridFile,
     issue::{Issuer, LIFE_OF_FOUNDER, Terms, accept, found, member},
     issued::{Issued, IssuedList},
-    revocation_file::RevocationFile,
+    revocation_file::{RevocationFile, known_roots, told_as_revocation},
     secret::Secret,
     signing::{Signer, new_request_id},
+    succession::{Renewed, Rotation, former_root_key_path},
     take_back::{TAKE_BACKS_MAX, TakeBack, TakeBacks},
     token::{ADDRESSES_MAX, Invitation, Token, TokenError},
     token_key::{TokenKey, body_hash},

@@ -1,13 +1,17 @@
-//! `grid-revocations.jsonl` in a node's data directory: the revocations that it knows, one a line.
+//! `grid-revocations.jsonl` in a node's data directory: the revocations that it knows, one a line, and before them the statements by which
+//! roots of the grid follow each other.
 //!
 //! Invariant: a revocation is in the file before the node says that it knows it. Lines are checked again when they
 //! are read, so a file that somebody edited revokes nobody whom the root or an admin has not revoked.
 
 use std::path::{Path, PathBuf};
 
-use broker::{document::read_object, trust::SignedRevocation};
+use broker::{
+    document::read_object,
+    trust::{Roots, SignedRevocation, SignedText, Successor, TrustError},
+};
 
-use super::{error::TrustFileError, files};
+use super::{error::TrustFileError, files, grid_file::GridFile};
 
 const FILE: &str = "grid-revocations.jsonl";
 /// 4,096 revocations with the longest chains of credentials.
@@ -49,6 +53,26 @@ impl RevocationFile {
         }
         files::replace(&self.0, &text)
     }
+}
+
+/// The roots of a closed grid that the node of a data directory has written down.
+///
+/// # Errors
+/// [`TrustFileError`] when the file says something else, or the grid is open.
+pub fn known_roots(data_dir: &Path, grid: &GridFile) -> Result<Roots, TrustFileError> {
+    let mut roots = Roots::of(grid.root.ok_or(TrustError::OpenGrid)?);
+    for line in RevocationFile::at(data_dir).load()? {
+        if line.statement.claims_to_be::<Successor>() {
+            // A statement that must not be believed names no root.
+            let _ = roots.learn(&grid.id, &line.statement);
+        }
+    }
+    Ok(roots)
+}
+
+/// A statement about a successor as it is told and kept: in the form of a revocation.
+pub fn told_as_revocation(statement: SignedText) -> SignedRevocation {
+    SignedRevocation { statement, issuer: None }
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ fn is_in_force((subject, author): &(Subject, PublicKey), revocations: &Revocatio
 
 #[cfg(test)]
 mod tests {
-    use broker::time::Span;
+    use broker::{time::Span, trust::Roots};
 
     use super::{
         super::testing::{NOW, grid, key},
@@ -138,11 +138,12 @@ mod tests {
     fn it_counts_beside_a_revocation_by_the_same_author_and_no_longer() {
         let (grid, root) = grid();
         let root_key = PublicKey::of(&key(1));
+        let roots = Roots::of(root_key);
         let [plain, taking] = root.revoke_taking_back(&grid, bob(), NOW, NOW + Span(60)).unwrap();
         let (mut revocations, mut take_backs) = (Revocations::default(), TakeBacks::default());
         let unknown = take_backs.add(&taking.statement, &grid.id, &revocations);
         assert_eq!(unknown, Err(TrustError::Lapsed), "nobody is revoked");
-        assert_eq!(revocations.add(&grid.id, &root_key, &plain, NOW), Ok(true));
+        assert_eq!(revocations.add(&grid.id, &roots, &plain, NOW), Ok(true));
         let read = TakeBack::open(&taking.statement).unwrap();
         assert_eq!(
             take_backs.add(&signed(2, &read), &grid.id, &revocations),
@@ -173,7 +174,7 @@ mod tests {
         let [_, taking] = root.revoke_taking_back(&grid, bob(), NOW, NOW + Span(60)).unwrap();
         let text = &taking.statement.text;
         assert!(text.starts_with("kolo-revocation/1\n{") && text.ends_with(",\"take_back\":true}"), "{text}");
-        let taken = Revocations::default().add(&grid.id, &PublicKey::of(&key(1)), &taking, NOW);
+        let taken = Revocations::default().add(&grid.id, &Roots::of(PublicKey::of(&key(1))), &taking, NOW);
         assert!(
             matches!(&taken, Err(TrustError::NotUnderstood { what, .. }) if what.contains("take_back")),
             "{taken:?}"

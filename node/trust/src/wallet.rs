@@ -1,7 +1,7 @@
 //! A directory with a user's key and the credentials that its owner has in grids: `user.key`, and `GRID.ROLE.json` for each.
 //! A node's data directory is one (the site's own credential, its operator's), `$XDG_CONFIG_HOME/kolo` another.
 //!
-//! Invariant: a credential that still counts is not replaced.
+//! Invariant: a credential that still counts is not replaced, but by one under a later root of the grid.
 
 use std::path::{Path, PathBuf};
 
@@ -167,19 +167,24 @@ impl Wallet {
         Ok(credential.map(|credential| credential.name))
     }
 
-    /// Keeps a credential, in place of one that no longer counts at `now`.
+    /// Keeps a credential, in place of one that no longer counts at `now` or leads to an earlier root.
     ///
     /// # Errors
     /// [`TrustFileError::Exists`] when there is one that does.
     pub fn keep(&self, grid: &GridFile, role: Role, chain: &Chain, now: Time) -> Result<(), TrustFileError> {
-        let path = self.credential_path(&grid.id, role);
-        let text = serde_json::to_string_pretty(chain)
-            .map_err(|error| TrustFileError::Malformed { path: path.clone(), detail: error.to_string() })?;
-        let kept = self.credential(&grid.id, role)?;
-        if kept.is_some_and(|kept| member(grid, &kept, now).is_err()) {
-            return files::replace(&path, &(text + "\n"));
+        let is_worth_less =
+            |kept: Chain| member(grid, &kept, now).is_err() || kept.successors().len() < chain.successors().len();
+        if self.credential(&grid.id, role)?.is_some_and(is_worth_less) {
+            return self.replace(&grid.id, role, chain);
         }
-        files::create(&path, &(text + "\n"))
+        let path = self.credential_path(&grid.id, role);
+        files::create(&path, &text_of(&path, chain)?)
+    }
+
+    /// Keeps a credential, in place of the one that may be there.
+    pub(super) fn replace(&self, grid: &str, role: Role, chain: &Chain) -> Result<(), TrustFileError> {
+        let path = self.credential_path(grid, role);
+        files::replace(&path, &text_of(&path, chain)?)
     }
 
     /// Who signs requests in `grid` from this wallet: the key, with the credential of a user or else of an admin. None
@@ -192,4 +197,10 @@ impl Wallet {
         };
         Ok(Some(Signer { key, chain }))
     }
+}
+
+fn text_of(path: &Path, chain: &Chain) -> Result<String, TrustFileError> {
+    let malformed =
+        |error: serde_json::Error| TrustFileError::Malformed { path: path.to_owned(), detail: error.to_string() };
+    serde_json::to_string_pretty(chain).map(|text| text + "\n").map_err(malformed)
 }

@@ -1,6 +1,7 @@
-//! Signatures, chains, revocations and the gate, by example and against slow, obvious oracles.
+//! Signatures, chains, successors of roots, revocations and the gate, by example and against slow, obvious oracles.
 
 mod chains;
 mod gate;
 mod revocations;
 mod statements;
+mod successors;

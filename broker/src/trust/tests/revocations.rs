@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use crate::{
     time::Time,
     trust::{
-        Chain, Credential, Revocation, Revocations, Role, SignedRevocation, Subject, TrustError,
+        Chain, Credential, Revocation, Revocations, Role, Roots, SignedRevocation, Subject, TrustError,
         revocation::REVOCATIONS_MAX, testing,
     },
 };
@@ -34,7 +34,7 @@ fn revocation(by: u64, of: u64, keep_until: i64) -> SignedRevocation {
 }
 
 fn add(set: &mut Revocations, revocation: &SignedRevocation) -> Result<bool, TrustError> {
-    set.add(testing::GRID, &testing::public(0), revocation, NOW)
+    set.add(testing::GRID, &Roots::of(testing::public(0)), revocation, NOW)
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn only_the_root_and_admins_revoke() {
     changed.statement.text = changed.statement.text.replace("9000", "9001");
     assert!(matches!(add(&mut set, &changed), Err(TrustError::BadSignature { .. })));
     assert_eq!(add(&mut set, &revocation(0, 6, 1_000)), Err(TrustError::Lapsed));
-    let foreign = set.add("other", &testing::public(0), &good, NOW);
+    let foreign = set.add("other", &Roots::of(testing::public(0)), &good, NOW);
     assert!(matches!(foreign, Err(TrustError::WrongGrid { .. })));
     assert_eq!(set.len(), 1);
 }

@@ -7,10 +7,12 @@ use broker::{
     ids::SiteId,
     ledger::Booking,
     time::Time,
-    trust::{Chain, Credential, PublicKey, Revocation, Role, SignedRevocation, SignedText, Subject, TrustError},
+    trust::{
+        Chain, Credential, PublicKey, Revocation, Role, SignedRevocation, SignedText, Subject, Successor, TrustError,
+    },
 };
 use kolo_api::{
-    members::{GridView, InvitationView, MemberView, RevocationView, Revoked},
+    members::{GridView, InvitationView, MemberView, RevocationView, Revoked, RootView},
     schema,
 };
 use kolo_trust::TakeBack;
@@ -31,10 +33,13 @@ pub async fn show_grid(State(state): State<Arc<ApiState>>) -> Json<GridView> {
         keep_until: revocation.keep_until,
         author,
     });
+    let (roots, rival) = state.membership.roots();
     Json(GridView {
         id: grid.id.clone(),
         form: grid.form().to_owned(),
         root: grid.root,
+        roots: roots.into_iter().map(|(key, until)| RootView { key, until }).collect(),
+        rival,
         site: state.discovery.site_id().clone(),
         members,
         revocations: revocations.collect(),
@@ -133,7 +138,7 @@ fn user_members(state: &ApiState) -> Vec<MemberView> {
     users.into_iter().map(view).collect()
 }
 
-/// Takes a signed revocation, or what is signed beside it: that it takes hosts back.
+/// Takes a signed revocation, what is signed beside it: that it takes hosts back; or that a root key is followed by another.
 #[utoipa::path(post, path = "/grid/revocations", tag = "grid", request_body = schema::Revocation, responses((status = 200, description = "Done", body = Revoked)))]
 pub async fn revoke_member(
     State(state): State<Arc<ApiState>>,
@@ -143,7 +148,8 @@ pub async fn revoke_member(
     let statement = &revocation.statement;
     let taking = || TakeBack::open(statement).map(|taking| taking.subject);
     let revoked = statement.open::<Revocation>().map(|revocation| revocation.subject).or_else(|_| taking());
-    let about = About::of(&revoked.map(|subject| subject.brief()).unwrap_or_default());
+    let followed = || Successor::open(statement).map(|successor| Subject::Key(successor.old));
+    let about = About::of(&revoked.or_else(|_| followed()).map(|subject| subject.brief()).unwrap_or_default());
     let own = Arc::clone(&state.membership);
     // The disk takes a while, and other calls are served by the same threads.
     let revoked = tokio::task::block_in_place(|| own.revoke(&revocation));

@@ -66,7 +66,7 @@ use crate::{
         requests::{Observers, Requests},
         waiting::Waiting,
     },
-    net::membership::Membership,
+    net::{membership::Membership, roots_watch},
     notices::Teller,
     site::{
         activation::{Activations, Activator, Surroundings},
@@ -484,16 +484,18 @@ fn reload_on_signal(upkeep: Arc<Upkeep>) -> Result<impl Future<Output = ()>, Dae
     })
 }
 
-/// Keeps configuration, prices, clock and the ledger's room up to date, looks for losses, takes back what revocations say, and runs batches.
+/// Keeps configuration, prices, clock, roots and the ledger's room up to date, looks for losses, takes back what revocations say, and runs
+/// batches.
 fn keep_up(api: Arc<ApiState>, clock: Clock) -> Result<impl Future<Output = ()>, DaemonError> {
     let upkeep = api.upkeep.clone();
     let reload = reload_on_signal(upkeep.clone())?;
     let room = room_watch::watch(upkeep.clone(), api.coordinator.store.clone());
     let losses = look_for_losses(api.requests.clone(), api.discovery.clone(), clock);
     let take_back = taken_back::run(api.ledger.clone(), api.membership.clone(), api.coordinator.own_site.clone());
+    let roots = roots_watch::run(api.membership.clone(), api.discovery.clone());
     Ok(async move {
         let renewed = renew(upkeep.clone(), clock);
-        tokio::join!(reload, renewed, watch_clock(upkeep), room, take_back, losses, run_batches(api));
+        tokio::join!(reload, renewed, watch_clock(upkeep), room, take_back, roots, losses, run_batches(api));
     })
 }
 

@@ -1,4 +1,4 @@
-//! Who belongs to the grid, as this node sees it: its own credential, the check of others', revocations, and the user who
+//! Who belongs to the grid, as this node sees it: its own credential, the check of others', revocations, roots, and the user who
 //! submits through the local API without a signature of their own.
 //!
 //! Invariant: a revocation that is in force here is on disk, and in force in the ledger as well as for adverts and
@@ -15,9 +15,10 @@ use std::{
 use broker::{
     ids::SiteId,
     request::Request,
+    time::Time,
     trust::{
-        Authorization, Chain, Denial, Holder, Permit, PublicKey, REVOCATIONS_MAX, Revocation, Role, Rule, SharedGate,
-        SignedRevocation, Subject, TrustError,
+        Authorization, Chain, Denial, Gate, Holder, Permit, PublicKey, REVOCATIONS_MAX, Revocation, Role, Roots, Rule,
+        SUCCESSORS_MAX, SharedGate, SignedRevocation, Subject, Successor, TrustError,
     },
 };
 use discovery::{
@@ -27,7 +28,9 @@ use discovery::{
 use kolo_runtime::{clock::Clock, lock::locked};
 use kolo_seat::opening::{Opening, Wish};
 use kolo_storage::data_dir::DataDir;
-use kolo_trust::{GridFile, RevocationFile, Signer, TAKE_BACKS_MAX, TakeBacks, TrustFileError, UserKey, Wallet};
+use kolo_trust::{
+    GridFile, RevocationFile, Signer, TAKE_BACKS_MAX, TakeBacks, TrustFileError, UserKey, Wallet, told_as_revocation,
+};
 use tracing::{info, warn};
 
 /// Revocations are encoded as they are kept: as JSON.
@@ -38,6 +41,21 @@ fn encode(revocation: &SignedRevocation) -> Option<Vec<u8>> {
 /// Reads a revocation that another site sends; unchecked.
 pub fn decode_revocation(bytes: &[u8]) -> Option<SignedRevocation> {
     serde_json::from_slice(bytes).ok()
+}
+
+/// Whether an honest site may tell what is refused so: it knows less than this one, or more. Where a root is known to have two successors,
+/// sites may have heard of either first.
+fn is_of_an_honest_site(error: &TrustError, has_rival: bool) -> bool {
+    match error {
+        TrustError::Lapsed
+        | TrustError::IssuerRevoked
+        | TrustError::Expired { .. }
+        | TrustError::NotUnderstood { .. }
+        | TrustError::RootFollowed { .. }
+        | TrustError::Rival { .. } => true,
+        TrustError::NotAnAdmin(_) | TrustError::BrokenChain { .. } | TrustError::UnknownRoot(_) => has_rival,
+        _ => false,
+    }
 }
 
 /// Why a revocation was not taken.
@@ -74,6 +92,8 @@ pub struct Membership {
     /// Locked after the gate.
     take_backs: Mutex<TakeBacks>,
     digest: AtomicU64,
+    /// Digest of the roots that are on disk.
+    kept_roots: AtomicU64,
     clock: Clock,
     file: RevocationFile,
     /// Held while the file is written, so that an older list never replaces a newer one.
@@ -82,6 +102,8 @@ pub struct Membership {
     operator: Mutex<Option<Arc<Signer>>>,
     /// That others do not believe this node was said.
     is_warned: AtomicBool,
+    /// That somebody else has the key of an older root was said.
+    is_rival_told: AtomicBool,
 }
 
 impl Membership {
@@ -115,15 +137,18 @@ impl Membership {
             encoded_credential,
             take_backs: Mutex::default(),
             digest: AtomicU64::new(0),
+            kept_roots: AtomicU64::new(0),
             clock,
             file: RevocationFile::at(data_dir.path()),
             writing: Mutex::new(()),
             wallet,
             operator: Mutex::new(None),
             is_warned: AtomicBool::new(false),
+            is_rival_told: AtomicBool::new(false),
         };
         membership.remember_revocations()?;
         membership.check_own_credential();
+        membership.check_own_root();
         Ok(membership)
     }
 
@@ -134,7 +159,47 @@ impl Membership {
                 info!(%error, "a revocation is forgotten");
             }
         }
+        self.kept_roots.store(self.roots_digest(), Ordering::Relaxed);
         Ok(())
+    }
+
+    fn roots_digest(&self) -> u64 {
+        self.gate.lock().roots().map_or(0, Roots::digest)
+    }
+
+    /// Writes roots down that the gate has learnt from what others showed; whether there were any.
+    pub fn keep_roots(&self) -> bool {
+        let (digest, rival) = {
+            let gate = self.gate.lock();
+            let roots = gate.roots();
+            (roots.map_or(0, Roots::digest), roots.and_then(|roots| roots.rival().copied()))
+        };
+        if let Some(rival) = rival
+            && !self.is_rival_told.swap(true, Ordering::Relaxed)
+        {
+            warn!(
+                rival = %rival.fingerprint(),
+                "an older root key of this grid has signed a second successor, which is refused: somebody else has that key"
+            );
+        }
+        if digest == self.kept_roots.swap(digest, Ordering::Relaxed) {
+            return false;
+        }
+        info!("the root key of the grid was followed by another: kolo grid show lists them");
+        self.check_own_credential();
+        self.check_own_root();
+        self.write_down_or_warn();
+        self.update_digest();
+        true
+    }
+
+    /// The roots of the grid, the first one first, with the time from which on each counts no more; and a second successor of one of
+    /// them, if any was shown.
+    pub fn roots(&self) -> (Vec<(PublicKey, Option<Time>)>, Option<PublicKey>) {
+        let gate = self.gate.lock();
+        let Some(roots) = gate.roots() else { return (Vec::new(), None) };
+        let until = |root: &PublicKey| roots.until(root).filter(|until| *until < Time::MAX);
+        (roots.all().map(|root| (*root, until(root))).collect(), roots.rival().copied())
     }
 
     /// Says once when this node's own credential does not count, as at the start or after a revocation.
@@ -151,6 +216,22 @@ impl Membership {
         }
     }
 
+    /// Says when this node's own credential leads to a root that was followed by another.
+    fn check_own_root(&self) {
+        let until = {
+            let gate = self.gate.lock();
+            let root = self.credential.as_ref().and_then(Chain::root);
+            root.and_then(|root| gate.roots()?.until(root)).filter(|until| *until < Time::MAX)
+        };
+        if let Some(until) = until {
+            warn!(
+                until = %until.in_utc(),
+                "this node's credential leads to an older root key of the grid, and counts until then: ask for a new invitation, join \
+                 with it (kolo join FILE), and restart the node"
+            );
+        }
+    }
+
     pub fn grid(&self) -> &GridFile {
         &self.grid
     }
@@ -160,24 +241,34 @@ impl Membership {
         let mut gate = self.gate.lock();
         gate.prune(now.utc);
         let mut take_backs = locked(&self.take_backs);
-        let is_new = match gate.revoke(revocation, now.utc) {
-            Err(TrustError::NotUnderstood { .. }) => {
-                take_backs.add(&revocation.statement, &self.grid.id, gate.revocations())?
+        let is_new = if revocation.statement.claims_to_be::<Successor>() {
+            gate.succeed(&revocation.statement)?
+        } else {
+            match gate.revoke(revocation, now.utc) {
+                Err(TrustError::NotUnderstood { .. }) => {
+                    take_backs.add(&revocation.statement, &self.grid.id, gate.revocations())?
+                }
+                taken => taken?,
             }
-            taken => taken?,
         };
         take_backs.prune(gate.revocations());
-        let digest = gate.revocations().digest().wrapping_add(take_backs.digest());
-        self.digest.store(digest, Ordering::Relaxed);
+        self.digest.store(digest_of(&gate, &take_backs), Ordering::Relaxed);
         Ok(is_new)
     }
 
-    /// Plain ones before those that take hosts back, which count beside them only; no more than a site may tell.
+    fn update_digest(&self) {
+        let gate = self.gate.lock();
+        let take_backs = locked(&self.take_backs);
+        self.digest.store(digest_of(&gate, &take_backs), Ordering::Relaxed);
+    }
+
+    /// Successors of roots before what they have signed, and plain revocations before those that take hosts back, which count beside them
+    /// only; no more than a site may tell.
     fn signed_revocations(&self) -> Vec<SignedRevocation> {
         let gate = self.gate.lock();
         let take_backs = locked(&self.take_backs);
-        let plain = gate.revocations().all().take(REVOCATIONS_MAX - TAKE_BACKS_MAX).cloned();
-        plain.chain(take_backs.all()).collect()
+        let plain = gate.revocations().all().take(REVOCATIONS_MAX - TAKE_BACKS_MAX - SUCCESSORS_MAX).cloned();
+        successors(&gate).chain(plain).chain(take_backs.all()).collect()
     }
 
     /// Whose hosts are taken back: whoever has one of these keys in the line of the credential.
@@ -196,7 +287,13 @@ impl Membership {
         self.file.save(self.signed_revocations().iter())
     }
 
-    /// Takes a revocation; false when it was known. When it returns it is on disk and in force.
+    fn write_down_or_warn(&self) {
+        if let Err(error) = self.write_down() {
+            warn!(%error, "revocations are in force until this node stops");
+        }
+    }
+
+    /// Takes a revocation, or a successor of a root; false when it was known. When it returns it is on disk and in force.
     pub fn revoke(&self, revocation: &SignedRevocation) -> Result<bool, RevokeError> {
         let is_new = self.put_in_force(revocation)?;
         if is_new {
@@ -224,14 +321,10 @@ impl Membership {
         self.gate.lock().revocations().is_revoked(subject)
     }
 
-    /// Who shows this credential in its adverts; none when it does not count, or in an open grid.
-    pub fn holder_of(&self, credential: &[u8]) -> Option<Holder> {
-        self.holder(&decode(credential)?)
-    }
-
     /// Who holds these credentials; none when they do not count, or in an open grid.
     pub fn holder(&self, chain: &Chain) -> Option<Holder> {
-        kolo_trust::member(&self.grid, chain, self.clock.now().utc).ok().flatten()
+        let roots = self.gate.lock().roots().cloned()?;
+        chain.verify_under(&self.grid.id, &roots, self.clock.now().utc).ok()
     }
 
     /// Signs a request with the key of the operator of this node, for a caller whose token allows to submit.
@@ -285,6 +378,17 @@ impl Membership {
     }
 }
 
+/// What the gate knows of roots that follow each other, as it is told.
+fn successors(gate: &Gate) -> impl Iterator<Item = SignedRevocation> {
+    gate.roots().into_iter().flat_map(Roots::statements).cloned().map(told_as_revocation)
+}
+
+/// One number for all that this site tells of revocations and roots.
+fn digest_of(gate: &Gate, take_backs: &TakeBacks) -> u64 {
+    let of_roots = gate.roots().map_or(0, Roots::digest);
+    gate.revocations().digest().wrapping_add(take_backs.digest()).wrapping_add(of_roots)
+}
+
 /// Why a request could not be signed for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
@@ -334,24 +438,26 @@ impl discovery::Members for Membership {
     }
 
     fn revocations_of(&self, credential: &[u8]) -> Vec<Vec<u8>> {
-        let Some(holder) = self.holder_of(credential) else { return Vec::new() };
+        let Some(chain) = decode(credential) else { return Vec::new() };
         let gate = self.gate.lock();
-        holder.lineage.iter().flat_map(|subject| gate.revocations().of(subject)).filter_map(encode).collect()
+        let Some(roots) = gate.roots() else { return Vec::new() };
+        match chain.verify_under(&self.grid.id, roots, self.clock.now().utc) {
+            Ok(holder) => {
+                holder.lineage.iter().flat_map(|subject| gate.revocations().of(subject)).filter_map(encode).collect()
+            }
+            Err(TrustError::RootFollowed { .. }) => successors(&gate).filter_map(|told| encode(&told)).collect(),
+            Err(_) => Vec::new(),
+        }
     }
 
     fn learn_revocations(&self, revocations: &[Vec<u8>]) -> Learnt {
         let mut learnt = Learnt::default();
+        let has_rival = || self.gate.lock().roots().is_some_and(|roots| roots.rival().is_some());
         for bytes in revocations {
             let taken = decode_revocation(bytes).map(|revocation| self.put_in_force(&revocation));
             match taken {
                 Some(Ok(is_new)) => learnt.news += usize::from(is_new),
-                // An honest site may not know better.
-                Some(Err(
-                    TrustError::Lapsed
-                    | TrustError::IssuerRevoked
-                    | TrustError::Expired { .. }
-                    | TrustError::NotUnderstood { .. },
-                )) => {}
+                Some(Err(error)) if is_of_an_honest_site(&error, has_rival()) => {}
                 Some(Err(_)) | None => {
                     learnt.is_false = true;
                     break;
@@ -361,9 +467,7 @@ impl discovery::Members for Membership {
         if learnt.news > 0 {
             info!(news = learnt.news, "revocations learnt from another site");
             self.check_own_credential();
-            if let Err(error) = self.write_down() {
-                warn!(%error, "revocations are in force until this node stops");
-            }
+            self.write_down_or_warn();
         }
         learnt
     }

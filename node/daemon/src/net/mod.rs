@@ -1,3 +1,4 @@
 //! What this node is to its grid: its membership, and whose membership it believes.
 
 pub mod membership;
+pub mod roots_watch;

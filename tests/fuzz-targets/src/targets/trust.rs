@@ -4,7 +4,7 @@ use std::fs;
 
 use broker::{
     time::Time,
-    trust::{Chain, Revocations, Role, testing},
+    trust::{Chain, Revocations, Role, Roots, testing},
 };
 use discovery::wire::{self, REASONS_MAX, Verdict};
 use kolo_api::signed_call::{SignedCall, sign as sign_call};
@@ -101,7 +101,7 @@ fn shown(data: &[u8]) {
     if kind == 1 {
         let Some(revocation) = read_revocation(input.rest()) else { return };
         let mut known = Revocations::default();
-        let is_new = known.add("test", &testing::public(0), &revocation, NOW).unwrap_or(false);
+        let is_new = known.add("test", &Roots::of(testing::public(0)), &revocation, NOW).unwrap_or(false);
         assert_eq!(known.len(), usize::from(is_new));
         let written = serde_json::to_vec(&revocation).expect("a revocation that was read can be written");
         assert_eq!(read_revocation(&written), Some(revocation));

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use broker::{
     time::{Span, Time},
-    trust::{Gate, OwnerPolicy, Role, Subject},
+    trust::{Gate, OwnerPolicy, Role, Subject, Successor},
 };
 use discovery::Identity;
 use jiff::tz::TimeZone;
 use kolo_storage::data_dir::IDENTITY_FILE;
 use kolo_text::time::{format_span, format_time};
-use kolo_trust::{GridFile, RevocationFile, Wallet, member};
+use kolo_trust::{GridFile, RevocationFile, Wallet};
 
 use super::finding::Finding;
 
@@ -52,7 +52,7 @@ pub(super) fn check(data_dir: &Path, user_dir: Option<&Path>, now: Time, zone: &
     findings
 }
 
-/// What the node of this directory knows to be revoked.
+/// What the node of this directory knows to be revoked, and which roots.
 fn gate(grid: &GridFile, data_dir: &Path, now: Time) -> Result<Gate, Finding> {
     let mut gate = Gate::new(grid.trust(), OwnerPolicy::default());
     let all = RevocationFile::at(data_dir).load().map_err(|error| {
@@ -60,8 +60,11 @@ fn gate(grid: &GridFile, data_dir: &Path, now: Time) -> Result<Gate, Finding> {
         Finding::problem(CHECK, error.to_string(), to_do)
     })?;
     for revocation in all {
-        // One that lapsed, or that nobody must believe, revokes nobody.
-        let _ = gate.revoke(&revocation, now);
+        // One that lapsed, or that nobody must believe, changes nothing.
+        let _ = match revocation.statement.claims_to_be::<Successor>() {
+            true => gate.succeed(&revocation.statement),
+            false => gate.revoke(&revocation, now),
+        };
     }
     Ok(gate)
 }
@@ -90,21 +93,21 @@ fn check_one(
         Ok(chain) => chain?,
         Err(error) => return Some(Finding::problem(CHECK, error.to_string(), again)),
     };
-    Some(match member(grid, &chain, now) {
+    // In an open grid nobody needs one.
+    let roots = gate.roots()?;
+    Some(match chain.verify_under(&grid.id, roots, now) {
         Err(error) => Finding::problem(CHECK, format!("{}: {error}", path.display()), again),
-        // Of an open grid, where nobody needs one.
-        Ok(None) => return None,
-        Ok(Some(holder)) if holder.lineage.iter().any(|subject| gate.revocations().is_revoked(subject)) => {
+        Ok(holder) if holder.lineage.iter().any(|subject| gate.revocations().is_revoked(subject)) => {
             let what = format!("{role} {:?}: revoked, or made with an invitation that is", holder.name);
             let to_do = format!("ask an admin of the grid why; if it was a mistake, {again}");
             Finding::problem(CHECK, what, to_do)
         }
-        Ok(Some(holder)) if own_subject(directory, role).as_ref() != Some(&holder.subject) => {
+        Ok(holder) if own_subject(directory, role).as_ref() != Some(&holder.subject) => {
             let what =
                 format!("{role} {:?}: it is for {}, whose key is not the one beside it", holder.name, holder.subject);
             Finding::problem(CHECK, what, format!("put that key back from its backup, or {again}"))
         }
-        Ok(Some(holder)) => {
+        Ok(holder) => {
             let left = holder.expires.since(now);
             let what = format!("{role} {:?}: good until {}", holder.name, format_time(holder.expires, zone));
             if left < SOON {
@@ -154,6 +157,9 @@ mod tests {
         let revocation = root.revoke(&grid, Subject::Site(site.clone()), NOW, NOW + Span(60)).unwrap();
         RevocationFile::at(data_dir).save([&revocation].into_iter()).unwrap();
         assert_eq!(levels(), [Level::Problem, Level::Good]);
+        let successor = Successor::sign(&grid.id, (&key(1), &key(8)), NOW, NOW + Span(60)).unwrap();
+        RevocationFile::at(data_dir).save([&kolo_trust::told_as_revocation(successor)].into_iter()).unwrap();
+        assert_eq!(levels(), [Level::Note, Level::Note], "the root behind it counts for a minute");
         std::fs::write(data_dir.join("grid-revocations.jsonl"), "{}\n").unwrap();
         assert_eq!(levels(), [Level::Problem, Level::Good, Level::Good]);
     }

@@ -37,6 +37,9 @@ pub fn run(context: &mut Context) -> Result<Exit, CliError> {
 #[derive(Debug, Serialize)]
 struct Invitations {
     root: Option<PublicKey>,
+    /// All roots that are known, `root` among them.
+    #[serde(skip)]
+    roots: Vec<PublicKey>,
     invitations: Vec<Row>,
 }
 
@@ -84,7 +87,8 @@ impl Invitations {
         }
         let mut invitations: Vec<Row> = rows.into_values().collect();
         invitations.sort_by_key(|row| row.invitation.issued);
-        Invitations { root: known.root, invitations }
+        let roots = known.roots.iter().map(|root| root.key).collect();
+        Invitations { root: known.root, roots, invitations }
     }
 }
 
@@ -99,7 +103,7 @@ impl Report for Invitations {
         let time = |at: Option<Time>| or_dash(at.map_or_else(String::new, |at| format_time(at, &look.zone)));
         let role = |role: Option<Role>| or_dash(role.map_or_else(String::new, |role| role.to_string()));
         let issuer = |issuer: Option<PublicKey>| match issuer {
-            Some(key) if Some(key) == self.root => "root".to_owned(),
+            Some(key) if self.roots.contains(&key) => "root".to_owned(),
             Some(key) => key.fingerprint(),
             None => "-".to_owned(),
         };
@@ -133,6 +137,7 @@ impl Report for Invitations {
 #[cfg(test)]
 mod tests {
     use broker::ids::SiteId;
+    use kolo_api::members::RootView;
 
     use super::*;
     use crate::{output::OutputFormat, samples::printed};
@@ -170,7 +175,9 @@ mod tests {
         let of_here = InvitationView { issuer: root, ..InvitationView::of_key(key(2)) };
         let members = vec![member(5, of_here.clone()), member(6, of_here), member(7, elsewhere)];
         let site = SiteId::new("s").unwrap();
-        let known = GridView { id: String::new(), form: String::new(), root, site, members, revocations: Vec::new() };
+        let (id, form, revocations) = (String::new(), String::new(), Vec::new());
+        let roots = vec![RootView { key: key(1), until: None }];
+        let known = GridView { id, form, root, roots, rival: None, site, members, revocations };
         let listed = Invitations::of(&[issued(2, None), issued(4, root)], &known, expires);
         let counts: Vec<_> = listed.invitations.iter().map(|row| (row.members.len(), row.state)).collect();
         assert_eq!(counts, [(1, ""), (2, "expired"), (0, "expired")]);

@@ -1,4 +1,4 @@
-//! `kolo grid`: makes a grid, invites, revokes, shows members and invitations.
+//! `kolo grid`: makes a grid, invites, revokes, shows members and invitations, and rotates the root key.
 //!
 //! Invariant: secrets go into 0600 files, and into a token when that is what was asked for; nowhere else.
 
@@ -6,6 +6,7 @@ mod init;
 mod invitations;
 mod invite;
 mod revoke;
+mod rotate_root;
 mod show;
 
 pub(super) use self::init::site_name;
@@ -29,6 +30,7 @@ pub fn run(context: &mut Context, args: &GridArgs) -> Result<Exit, CliError> {
         GridCommand::Revoke(args) => revoke::run(context, args),
         GridCommand::Show => show::run(context),
         GridCommand::Invitations => invitations::run(context),
+        GridCommand::RotateRoot(args) => rotate_root::run(context, args),
     }
 }
 

@@ -211,7 +211,8 @@ mod tests {
     fn nobody() -> GridView {
         let site = SiteId::new("s").unwrap();
         let (members, revocations) = (Vec::new(), Vec::new());
-        GridView { id: "lab".to_owned(), form: "closed".to_owned(), root: None, site, members, revocations }
+        let (id, form, roots) = ("lab".to_owned(), "closed".to_owned(), Vec::new());
+        GridView { id, form, root: None, roots, rival: None, site, members, revocations }
     }
 
     fn issued(number: u8, role: Role, name: &str) -> Issued {

@@ -22,8 +22,14 @@ pub fn run(context: &mut Context) -> Result<Exit, CliError> {
 impl Report for GridView {
     fn text(&self, look: &Look) -> String {
         let mut text = format!("{} grid {}\n", safe(&self.form), safe(&self.id));
-        if let Some(root) = &self.root {
-            text.push_str(&format!("root key {root}\n"));
+        for root in &self.roots {
+            let until = root.until.map(|at| format!(", which counts until {}", format_time(at, &look.zone)));
+            text.push_str(&format!("root key {}{}\n", root.key, until.unwrap_or_default()));
+        }
+        if let Some(rival) = &self.rival {
+            text.push_str(&format!(
+                "somebody has the key of an older root: it has signed {rival} as another successor, which is refused\n"
+            ));
         }
         let members = self.members.iter().map(|member| {
             let expires = member.expires.map_or_else(|| "-".to_owned(), |at| format_time(at, &look.zone));
@@ -35,11 +41,8 @@ impl Report for GridView {
         if !self.revocations.is_empty() {
             text.push('\n');
             let rows = self.revocations.iter().map(|revocation| {
-                let by = if Some(revocation.author) == self.root {
-                    "root".to_owned()
-                } else {
-                    revocation.author.fingerprint()
-                };
+                let by =
+                    if self.is_root(&revocation.author) { "root".to_owned() } else { revocation.author.fingerprint() };
                 let hosts = if revocation.takes_back { "taken back" } else { "stay" };
                 [format_time(revocation.revoked, &look.zone), by, hosts.to_owned(), revocation.subject.to_string()]
             });
@@ -59,7 +62,7 @@ mod tests {
         time::Time,
         trust::{PublicKey, Role, Subject},
     };
-    use kolo_api::members::{MemberView, RevocationView};
+    use kolo_api::members::{MemberView, RevocationView, RootView};
 
     use super::*;
     use crate::{output::OutputFormat, samples::printed};
@@ -71,6 +74,11 @@ mod tests {
             id: "lab-aaaa".to_owned(),
             form: "closed".to_owned(),
             root: Some(root),
+            roots: vec![
+                RootView { key: root, until: Some(Time(1_763_712_000)) },
+                RootView { key: PublicKey::from_bytes([2; 32]), until: None },
+            ],
+            rival: None,
             site: SiteId::new("12D3").unwrap(),
             members: vec![MemberView {
                 subject: Subject::Site(SiteId::new("12D3").unwrap()),
@@ -89,11 +97,11 @@ mod tests {
                 takes_back: true,
             }],
         };
-        let root = "01".repeat(32);
+        let (root, next) = ("01".repeat(32), "02".repeat(32));
         assert_eq!(
             printed(&view, OutputFormat::Table),
             format!(
-                "closed grid lab-aaaa\nroot key {root}\n\n\
+                "closed grid lab-aaaa\nroot key {root}, which counts until 2025-11-21 08:00:00+00:00\nroot key {next}\n\n\
                  ROLE  NAME         EXPIRES                    STATE    WHO\n\
                  site  alpha\\u{{1b}}  2025-11-21 08:00:00+00:00  revoked  site 12D3\n\n\
                  REVOKED                    BY    HOSTS       WHO\n\
