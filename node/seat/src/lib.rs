@@ -8,6 +8,7 @@
     reason = "other crates of the node alone read this: a comment stands where the name does not say it"
 )]
 
+pub mod as_user;
 mod bubblewrap;
 pub mod carry;
 pub mod cgroup;
