@@ -32,6 +32,7 @@ pub mod podman;
 mod processes;
 mod removal;
 mod seat_uid;
+mod shared;
 mod spool;
 pub mod ssh;
 pub mod testing;
