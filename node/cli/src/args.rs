@@ -15,6 +15,7 @@ use super::{
     backup_args::{BackupArgs, RestoreArgs},
     batch_args::BatchCommandArgs,
     grid_args::{GridArgs, JoinArgs, KeyArgs},
+    keeper_args::{AsUserArgs, InSandboxArgs, KeeperArgs, SshServerArgs},
     local_args::LocalArgs,
     output::OutputFormat,
     request_args::{ExtendArgs, PlanArgs, SlotsArgs, SubmitArgs},
@@ -170,6 +171,9 @@ pub enum Command {
     /// Start a command in a unit of systemd and tell how it ends (the node starts this there)
     #[command(hide = true)]
     InUnit,
+    /// Become a user and then a command in a unit of systemd (the node starts this there)
+    #[command(hide = true)]
+    AsUser(AsUserArgs),
 }
 
 /// `kolo list`
@@ -357,17 +361,6 @@ pub struct ManArgs {
     pub directory: PathBuf,
 }
 
-/// `kolo keeper`
-#[derive(Debug, Args)]
-pub struct KeeperArgs {
-    /// Become the command instead
-    #[arg(long)]
-    pub launch: bool,
-    /// The directory of the run
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-}
-
 /// `kolo open`
 #[derive(Debug, Clone, Args)]
 pub struct OpenArgs {
@@ -396,34 +389,6 @@ pub struct WhoamiArgs {
     /// The key.
     #[command(flatten)]
     pub key: KeyArgs,
-}
-
-/// `kolo ssh-server`.
-#[derive(Debug, Clone, Args)]
-pub struct SshServerArgs {
-    /// A directory that sessions may write to; may be repeated
-    #[arg(long, value_name = "DIR")]
-    pub own: Vec<PathBuf>,
-    /// The keys that are let in
-    #[arg(value_name = "KEY")]
-    pub keys: Vec<String>,
-}
-
-/// `kolo in-sandbox`.
-#[derive(Debug, Clone, Args)]
-pub struct InSandboxArgs {
-    /// A directory that the command may write to; may be repeated
-    #[arg(long, value_name = "DIR")]
-    pub own: Vec<PathBuf>,
-    /// The standard input is its terminal
-    #[arg(long)]
-    pub terminal: bool,
-    /// The descriptor at which its keeper hears that it could not be run
-    #[arg(long, value_name = "NUMBER")]
-    pub barrier: Option<i32>,
-    /// The command and its arguments, behind --
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
 }
 
 /// `kolo repair`.

@@ -17,6 +17,7 @@ mod error;
 mod exit;
 mod foreign;
 mod grid_args;
+mod keeper_args;
 mod keys;
 mod local_args;
 mod output;
@@ -131,6 +132,7 @@ fn execute(cli: Cli, run_node: RunNode) -> Result<Exit, CliError> {
         Command::Grid(args) => commands::grid::run(&mut context, &args),
         Command::InSandbox(args) => commands::keeper::in_sandbox(&args),
         Command::InUnit => commands::keeper::in_unit(),
+        Command::AsUser(args) => commands::keeper::as_user(&args),
         Command::Login(args) => commands::login::run(&mut context, &args),
         Command::Whoami(args) => commands::whoami::run(&mut context, &args),
         Command::Join(args) => commands::join::run(&mut context, &args),

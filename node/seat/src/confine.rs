@@ -16,11 +16,12 @@ use nix::{
         prctl::set_no_new_privs,
         resource::{Resource, getrlimit, setrlimit},
     },
-    unistd::{Gid, Uid, User, geteuid, initgroups, setgid, setuid},
+    unistd::{Gid, Uid, User, geteuid},
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
+    as_user::become_user,
     bubblewrap::SANDBOX_TEMPORARY,
     cgroup::{self, Cgroup, Limits},
     closing::{close_files, landlock_misses},
@@ -336,13 +337,7 @@ impl Confinement {
             )?;
         }
         if let Some(user) = user {
-            let name =
-                std::ffi::CString::new(user.name.clone()).map_err(|_| ConfineError::NoUser(user.name.clone()))?;
-            let failed = system("it cannot become the user of commands");
-            initgroups(&name, user.gid)
-                .and_then(|()| setgid(user.gid))
-                .and_then(|()| setuid(user.uid))
-                .map_err(failed)?;
+            become_user(&user.name, user.uid, user.gid)?;
         }
         // podman asks newuidmap for the users of its image, and takes the privileges from its container.
         if self.runner != Runner::Podman {

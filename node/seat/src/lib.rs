@@ -8,6 +8,7 @@
     reason = "other crates of the node alone read this: a comment stands where the name does not say it"
 )]
 
+pub mod as_user;
 mod bubblewrap;
 pub mod carry;
 pub mod cgroup;
@@ -31,6 +32,7 @@ pub mod podman;
 mod processes;
 mod removal;
 mod seat_uid;
+mod shared;
 mod spool;
 pub mod ssh;
 pub mod testing;

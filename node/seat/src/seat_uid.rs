@@ -19,15 +19,16 @@ const FILE: &str = "uid";
 const FILE_BYTES_MAX: u64 = 64;
 
 impl Confinement {
-    /// With ids for runs as the owner wants it. Where nothing is said, they are of [`UidRange::UNUSED`] in a sandbox that writes no directory of
-    /// the owner, to which the user of commands has rights that they would not have; without a sandbox programs would miss their name.
+    /// With ids for runs as the owner wants it. Where nothing is said, they are of [`UidRange::UNUSED`] where this machine can, unless commands
+    /// write directories of the owner, to which the user of commands has rights that these ids would not have.
     ///
     /// # Errors
     /// [`ConfineError::NoUids`] where the owner has named some that runs here cannot have.
     pub fn with_uids(self, wanted: Option<RunUids>) -> Result<Confinement, ConfineError> {
-        let is_of_runner = matches!(self.runner, Runner::None | Runner::Bubblewrap);
+        // Another id could neither read the images of the user of commands nor map their users.
+        let is_of_runner = self.runner != Runner::Podman;
         let why_not = |range: UidRange| match (is_of_runner, geteuid().is_root(), range.is_mapped()) {
-            (false, ..) => Some("only runner = \"none\" and \"bubblewrap\" take them"),
+            (false, ..) => Some("podman makes containers for the user alone whose images they are"),
             (_, false, _) => Some("only a node that runs as root can give them"),
             (_, _, false) => Some("this machine (a container?) does not have them all (/proc/self/uid_map)"),
             _ => None,
@@ -38,10 +39,7 @@ impl Confinement {
                 Some(why) => return Err(ConfineError::NoUids(range, why)),
                 None => Some(range),
             },
-            None => {
-                let is_plain = self.runner == Runner::Bubblewrap && self.paths.is_empty();
-                Some(UidRange::UNUSED).filter(|range| is_plain && why_not(*range).is_none())
-            }
+            None => Some(UidRange::UNUSED).filter(|range| self.paths.is_empty() && why_not(*range).is_none()),
         };
         Ok(Confinement { uids, ..self })
     }
@@ -101,15 +99,20 @@ mod tests {
         let plain = Confinement { user, ..confinement() };
         let podman = Confinement { runner: Runner::Podman, ..plain.clone() };
         let sandbox = Confinement { runner: Runner::Bubblewrap, ..plain.clone() };
+        let unit = Confinement { runner: Runner::Systemd, ..plain.clone() };
         let shared = Confinement { paths: vec!["/srv".into()], ..sandbox.clone() };
         let of = |one: &Confinement, wanted| one.clone().with_uids(wanted).map(|one| one.uids);
         let can = geteuid().is_root() && UidRange::UNUSED.is_mapped();
         let wanted = Some(RunUids::Of(UidRange::UNUSED));
-        assert_eq!(of(&sandbox, None).unwrap().is_some(), can);
-        for one in [&plain, &sandbox, &shared] {
+        for one in [&plain, &sandbox, &unit] {
+            assert_eq!(of(one, None).unwrap().is_some(), can, "by itself, with {}", one.runner.as_str());
+        }
+        for one in [&plain, &sandbox, &unit, &shared] {
             assert_eq!(of(one, wanted).is_ok(), can);
         }
-        for (one, wanted) in [(&sandbox, Some(RunUids::Off)), (&plain, None), (&podman, None), (&shared, None)] {
+        for (one, wanted) in
+            [(&sandbox, Some(RunUids::Off)), (&unit, Some(RunUids::Off)), (&podman, None), (&shared, None)]
+        {
             assert_eq!(of(one, wanted).unwrap(), None);
         }
         assert!(matches!(of(&podman, wanted), Err(ConfineError::NoUids(..))));

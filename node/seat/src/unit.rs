@@ -1,8 +1,8 @@
 //! Commands in units of systemd.
 //!
 //! The machine's own manager makes a unit for each run, as the user of commands; in it this program starts the command when its keeper says
-//! so. Invariant: a unit shows what [`SYSTEM`] names, the owner's `runner_paths`, the scratch directory, and nothing else of the machine; it
-//! has a user namespace of its own, so that no unit looks into the processes of another.
+//! so. Invariant: a unit shows what [`SYSTEM`] names, the owner's `runner_paths`, the scratch directory, and nothing else of the machine. No
+//! unit of another seat looks into its processes: it has a user id of its own, or else a user namespace of its own.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
+use nix::unistd::User;
+
 use super::{
+    as_user,
     bubblewrap::{SELF_IN_SANDBOX, own_file},
     cgroup::{self, Limits},
     confine::{Confinement, SYSTEM, tool},
@@ -30,15 +33,13 @@ const BOOTED: &str = "/run/systemd/system";
 /// How long what a unit has left behind may take to end when nobody sees to it.
 const TRIED_GRACE: Duration = Duration::from_secs(2);
 /// What every unit has. A killed one has not failed: its keeper has ended it.
-const PROPERTIES: [&str; 17] = [
+const PROPERTIES: [&str; 15] = [
     "TemporaryFileSystem=/:ro",
     "TemporaryFileSystem=/tmp:mode=1777,size=50% /dev/shm:mode=1777,size=50%",
     "PrivateDevices=yes",
     "PrivateIPC=yes",
-    "PrivateUsers=yes",
     "ProtectHostname=yes",
     "ProtectProc=invisible",
-    "CapabilityBoundingSet=",
     "NoNewPrivileges=yes",
     "RestrictNamespaces=yes",
     "RestrictSUIDSGID=yes",
@@ -76,8 +77,9 @@ impl Unit<'_> {
         let mut command = Command::new(booted.ok_or(ConfineError::NoSystemd)?);
         command.env_clear().current_dir("/");
         command.args(["--quiet", "--wait", "--pipe", "--collect", "--no-ask-password", "--unit", self.name]);
-        let user = self.confinement.user.as_deref().ok_or(ConfineError::NeedsUser("systemd"))?;
-        command.args(["--uid", user]).args(PROPERTIES.iter().flat_map(|property| ["--property", property]));
+        let user = self.confinement.user()?.ok_or(ConfineError::NeedsUser("systemd"))?;
+        let (of_user, becoming_user) = words_of_user(&user, self.confinement.uids.is_some());
+        command.args(of_user).args(PROPERTIES.iter().flat_map(|property| ["--property", property]));
         command.arg("--property").arg(format!("PrivateNetwork={}", !self.confinement.has_network));
         command.arg("--property").arg(format!("TimeoutStopSec={}ms", self.grace.as_millis()));
         let Limits { memory_mib, cpu_millicores, processes_max } = self.confinement.limits();
@@ -97,7 +99,7 @@ impl Unit<'_> {
             self.confinement.paths.iter().map(PathBuf::as_path).chain(self.scratch).map(Path::to_string_lossy);
         let binds = system.chain(shown).chain(written.map(|path| bound("", "", &path, &path)));
         command.args(binds.flat_map(|bind| ["--property".to_owned(), bind]));
-        command.args(["--", ENV, SELF_IN_SANDBOX]);
+        command.args(["--", ENV, SELF_IN_SANDBOX]).args(becoming_user);
         Ok(command)
     }
 }
@@ -123,6 +125,19 @@ impl Confinement {
     }
 }
 
+/// The words that give a unit its user, and those behind this program in it. systemd takes no user without a name, and a user namespace has
+/// no id that systemd does not know: a unit whose user is but a number begins as root, who can do nothing but become that user.
+fn words_of_user(user: &User, has_own_id: bool) -> (Vec<String>, Vec<String>) {
+    let property = |text: String| ["--property".to_owned(), text];
+    if has_own_id {
+        let capabilities = property(format!("CapabilityBoundingSet={}", as_user::CAPABILITIES));
+        return (capabilities.into(), as_user::words_before(user, SELF_IN_SANDBOX));
+    }
+    let closed = ["CapabilityBoundingSet=", "PrivateUsers=yes"].map(|text| property(text.to_owned()));
+    let named = ["--uid".to_owned(), user.name.clone()];
+    (named.into_iter().chain(closed.into_iter().flatten()).collect(), Vec::new())
+}
+
 /// What is known of a unit that has ended before anything has run in it.
 pub fn why_not(status: ExitStatus, complained: &str, name: &str) -> String {
     format!("{complained} ({status}; journalctl -u {name} may say more)")
@@ -137,6 +152,23 @@ fn bound(kind: &str, sign: &str, path: &str, seen: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_of_a_number_begins_as_root_who_can_only_become_it() {
+        let Ok(Some(nobody)) = User::from_name("nobody") else { return };
+        let (of_name, nothing) = words_of_user(&nobody, false);
+        assert_eq!(of_name[..2], ["--uid", "nobody"]);
+        assert!(of_name.contains(&"PrivateUsers=yes".to_owned()), "{of_name:?}");
+        assert!(
+            of_name.contains(&"CapabilityBoundingSet=".to_owned()) && nothing.is_empty(),
+            "{of_name:?} {nothing:?}"
+        );
+        let seat = User { uid: nix::unistd::Uid::from_raw(0x7000_0001), ..nobody };
+        let (of_number, becoming) = words_of_user(&seat, true);
+        assert_eq!(of_number, ["--property", "CapabilityBoundingSet=CAP_SETUID CAP_SETGID CAP_SETPCAP"]);
+        assert!(becoming.starts_with(&["as-user".to_owned(), "1879048193".to_owned()]), "{becoming:?}");
+        assert!(becoming.ends_with(&["--".to_owned(), SELF_IN_SANDBOX.to_owned()]), "{becoming:?}");
+    }
 
     #[test]
     fn a_path_may_hold_anything() {

@@ -1,11 +1,19 @@
 //! Commands in units of systemd, where it has started the machine; elsewhere a machine inside of this one has (`scripts/test-cgroups`).
 
-use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::Path,
+    process::Command,
+    time::Duration,
+};
 
-use broker::time::Span;
+use broker::{ids::SeatNumber, time::Span};
 use kolo_seat::{
     Confinement, RunId, RunNumber, RunOrder, RunState, Runner, Task,
     frame::{Data, End, FromKeeper, TerminalSize, ToKeeper},
+    uids::{RunUids, UidRange},
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -95,6 +103,44 @@ async fn a_command_in_a_unit_has_its_directory_and_nothing_of_its_owner() {
     assert!(odd.join("x").exists() && !Path::new("/tmp/x").exists());
     is_gone(&unit).await;
     assert!(fs::read_dir(&first.scratch_in).unwrap().next().is_none());
+}
+
+#[tokio::test]
+async fn units_of_two_seats_are_of_two_user_ids_and_have_nothing_of_the_root_that_they_begin_as() {
+    let Some(site) = site() else { return };
+    let script = "id -u; id -g; id -G; echo $USER; echo x > file; echo x > /etc/x; grep -h -E 'Cap|NoNewPrivs' /proc/self/status | tr -d '\\t'; cat /proc/[0-9]*/comm | grep -c systemd";
+    let of_seat = |seat: u32, run: u64| {
+        let task = task(&site, run, script);
+        let order = RunOrder { seat: SeatNumber(seat), keeps_files: true, ..task.order };
+        let uids = task.confinement.with_uids(Some(RunUids::Of(UidRange::UNUSED)));
+        uids.map(|confinement| Task { order, confinement, ..task })
+    };
+    if let Err(why) = of_seat(0, 1) {
+        return skip(&why.to_string());
+    }
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    let none = "0".repeat(16);
+    let mut ids = Vec::new();
+    for (seat, run) in [(0, 1), (0, 2), (1, 1)] {
+        let id = site.start(&of_seat(seat, run).unwrap());
+        let mut user = site.attach(&id, [0; 2]).await;
+        user.go().await;
+        let end = user.end().await;
+        let [stdout, stderr] = user.said.each_ref().map(|said| String::from_utf8_lossy(said).into_owned());
+        let (uid, rest) = stdout.split_once('\n').unwrap_or_default();
+        let gid = nobody.gid;
+        let expected = format!(
+            "{gid}\n{gid}\nnobody\nCapInh:{none}\nCapPrm:{none}\nCapEff:{none}\nCapBnd:{none}\nCapAmb:{none}\nNoNewPrivs:1\n0\n"
+        );
+        assert_eq!((&end, rest), (&End::Code(1), &*expected), "{stderr}");
+        assert!(stderr.contains("/etc/x"), "{stderr}");
+        let files = site.keepers.files(&id).unwrap();
+        assert_eq!(fs::metadata(files.scratch.join("file")).unwrap().uid().to_string(), uid);
+        user.send(&ToKeeper::EndSeen).await;
+        ids.push(uid.parse::<u32>().unwrap());
+    }
+    assert!(ids[0] == ids[1] && ids[0] != ids[2], "{ids:?}");
+    assert!(ids.iter().all(|id| UidRange::UNUSED.first().as_raw() <= *id), "{ids:?}");
 }
 
 #[tokio::test]
@@ -244,7 +290,10 @@ async fn what_cannot_run_in_a_unit_has_not_run_and_says_why() {
 fn the_doctor_tries_a_unit() {
     let Some(site) = site() else { return };
     let doctor = |user: &str| {
-        let confinement = Confinement { user: Some(user.to_owned()), ..task(&site, 1, "").confinement };
+        let confinement =
+            Confinement { user: Some(user.to_owned()), paths: Vec::new(), ..task(&site, 1, "").confinement };
+        // As a node has it that is told nothing of ids.
+        let confinement = confinement.with_uids(None).unwrap();
         let note = serde_json::json!({ "confinement": confinement, "scratch_in": site.directory.path() });
         fs::write(site.directory.path().join("runner"), note.to_string()).unwrap();
         let kolo = Command::new(env!("CARGO_BIN_EXE_kolo"))

@@ -109,7 +109,8 @@ struct Neighbours {
 
 impl Neighbours {
     fn with(script: &str) -> Option<Neighbours> {
-        let site = founded_with("alpha", &hosts("a", 3), runner());
+        // With an id for each seat, eve would be a stranger to the machine before anybody looked at cgroups.
+        let site = founded_with("alpha", &hosts("a", 3), &[runner(), &["--runner-uids", "off"]].concat());
         if site.log().contains("the ports of a run (--port) are open to all commands") {
             skip("no cgroups can be made here");
             return None;

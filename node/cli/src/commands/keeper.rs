@@ -3,6 +3,7 @@
 use std::{env, io};
 
 use kolo_seat::{
+    as_user::run_as,
     keeper::{
         in_unit, keep,
         launch::{self, launch},
@@ -11,9 +12,9 @@ use kolo_seat::{
 };
 
 use crate::{
-    args::{InSandboxArgs, KeeperArgs, SshServerArgs},
     error::CliError,
     exit::Exit,
+    keeper_args::{AsUserArgs, InSandboxArgs, KeeperArgs, SshServerArgs},
 };
 
 pub fn run(args: &KeeperArgs) -> Result<Exit, CliError> {
@@ -32,6 +33,13 @@ pub fn in_sandbox(args: &InSandboxArgs) -> Result<Exit, CliError> {
 /// `kolo in-unit`: what starts the command of a seat in a unit of systemd.
 pub fn in_unit() -> Result<Exit, CliError> {
     in_unit::run().map_err(|source| CliError::Io { doing: "running the command", source })?;
+    Ok(Exit::Done)
+}
+
+/// `kolo as-user`: what becomes the user of a seat in a unit of systemd, and then `kolo in-unit`.
+pub fn as_user(AsUserArgs { uid, gid, name, command }: &AsUserArgs) -> Result<Exit, CliError> {
+    run_as((*uid, *gid, name.as_str()), command)
+        .map_err(|source| CliError::Io { doing: "becoming the user of commands", source })?;
     Ok(Exit::Done)
 }
 

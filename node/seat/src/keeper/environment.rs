@@ -47,6 +47,10 @@ pub fn of(task: &Task, scratch: &Path) -> BTreeMap<String, String> {
         // The image knows where its programs are.
         all.remove("PATH");
     }
+    if let Some(name) = task.confinement.user.as_ref().filter(|_| task.confinement.uids.is_some()) {
+        // The id of a seat has no name; what looks for one looks here first.
+        all.extend(["LOGNAME", "USER"].map(|variable| (variable.to_owned(), name.clone())));
+    }
     all.extend(order.environment.clone());
     if let Some(run) = task.home.as_ref().and_then(|home| home.run.as_ref()) {
         all.insert("KOLO_RUN_DIRECTORY".to_owned(), run.to_string_lossy().into_owned());

@@ -4,7 +4,10 @@
 
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
-use kolo_seat::confine::{NOTE_FILE, Note};
+use kolo_seat::{
+    Confinement,
+    confine::{NOTE_FILE, Note},
+};
 use kolo_trust::files;
 
 use super::finding::Finding;
@@ -51,19 +54,56 @@ fn findings(Note { confinement, scratch_in }: &Note, data_dir: &Path) -> Vec<Fin
         let what = "seats have no cgroups: their processors and the sum of their memory are not limited, and the ports of a run (--port) are open to all commands";
         Finding::note(CHECK, what, "the log of the node says why at its start, and docs/run.md what gives it some")
     });
+    let shared = shared(confinement);
     if misses.is_empty() && without_cgroups.is_none() {
         let what = format!("commands of users are confined by runner = {:?}", confinement.runner.as_str());
-        return vec![Finding::good(CHECK, what)];
+        return [Finding::good(CHECK, what)].into_iter().chain(shared).collect();
     }
     let to_do = "docs/run.md, \"For owners\", says what a machine needs to enforce it";
-    misses.into_iter().map(|miss| Finding::note(CHECK, miss, to_do)).chain(without_cgroups).collect()
+    let misses = misses.into_iter().map(|miss| Finding::note(CHECK, miss, to_do));
+    misses.chain(without_cgroups).chain(shared).collect()
+}
+
+/// What commands of different users share, in one note; none where they share nothing.
+fn shared(confinement: &Confinement) -> Option<Finding> {
+    let shared = confinement.shared();
+    let to_do = "docs/run.md, \"What users share\", says which runner parts users how far";
+    let what = || format!("users are not parted in all: {}", shared.join("; "));
+    (!shared.is_empty()).then(|| Finding::note(CHECK, what(), to_do))
 }
 
 #[cfg(test)]
 mod tests {
-    use kolo_seat::{Confinement, Runner};
+    use kolo_seat::Runner;
 
     use super::{super::finding::Level, *};
+
+    fn plain() -> Confinement {
+        Confinement {
+            runner: Runner::None,
+            user: Some("no-such-user".to_owned()),
+            paths: Vec::new(),
+            has_network: false,
+            memory_mib: None,
+            cpu_millicores: None,
+            processes_max: 9,
+            cgroups: None,
+            images: Vec::new(),
+            image_store: None,
+            has_nested_namespaces: false,
+            uids: None,
+        }
+    }
+
+    #[test]
+    fn what_users_share_is_one_note_that_names_the_table() {
+        let found = shared(&plain()).unwrap();
+        assert!(found.level == Level::Note && found.what.contains("listens with on the network"), "{found:?}");
+        assert!(found.to_do.unwrap().contains("\"What users share\""));
+        let uids = serde_json::from_str("\"1879048192-2147483647\"").unwrap();
+        let closed = Confinement { runner: Runner::Bubblewrap, uids, ..plain() };
+        assert_eq!(shared(&closed), None);
+    }
 
     #[test]
     fn what_the_node_has_noted_is_tried() {
@@ -74,22 +114,7 @@ mod tests {
         assert_eq!(check(directory.path()), [Finding::good(CHECK, NOTHING_RUNS)]);
         note("{");
         assert_eq!(check(directory.path())[0].level, Level::Problem);
-        let user = Some("no-such-user".to_owned());
-        let paths = Vec::new();
-        let confinement = Confinement {
-            runner: Runner::None,
-            user,
-            paths,
-            has_network: false,
-            memory_mib: None,
-            cpu_millicores: None,
-            processes_max: 9,
-            cgroups: None,
-            images: Vec::new(),
-            image_store: None,
-            has_nested_namespaces: false,
-            uids: None,
-        };
+        let confinement = plain();
         let scratch_in = std::env::temp_dir();
         note(&serde_json::to_string(&Note { confinement, scratch_in }).unwrap());
         let found = check(directory.path());
