@@ -90,7 +90,7 @@ fn nothing_is_held_below_its_price_or_on_other_conditions_and_the_refusal_shows_
         SiteAnswer::Held { .. }
     ));
     let dearer = Tariff { prices: serde_json::from_str(r#"{"cpu":6001}"#).unwrap(), ..tariff() };
-    ledger.set_tariffs(BTreeMap::from([(HostId::new("h1").unwrap(), Arc::new(dearer))]));
+    ledger.set_tariffs(at(0), BTreeMap::from([(HostId::new("h1").unwrap(), Arc::new(dearer))]));
     let answer = ask(&mut ledger, at(0), "entry", hold(attempt("s", 1), 9_000, agreed(6_000))).0;
     assert!(matches!(reason(answer), RefusalReason::PriceChanged { .. }));
 }

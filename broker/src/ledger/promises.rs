@@ -115,7 +115,8 @@ impl<B: Books> Ledger<B> {
 
     /// Puts other tariffs into force for the hosts that are named. What is promised stays; others may be told of hosts by name or by count
     /// instead, so outputs follow.
-    pub fn set_tariffs(&mut self, mut tariffs: BTreeMap<HostId, Arc<Tariff>>) {
+    pub fn set_tariffs(&mut self, now: Now, mut tariffs: BTreeMap<HostId, Arc<Tariff>>) {
+        self.bind_due(now);
         for (id, host) in &mut self.hosts.0 {
             if let Some(tariff) = tariffs.remove(id) {
                 host.set_tariff(tariff);

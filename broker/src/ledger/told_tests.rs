@@ -125,7 +125,7 @@ fn hosts_of_a_class_with_different_tariffs_are_told_by_name_as_long_as_they_diff
         let tariff = Tariff { prices: serde_json::from_str(prices).unwrap(), ..Tariff::default() };
         BTreeMap::from([(HostId::new(host).unwrap(), std::sync::Arc::new(tariff))])
     };
-    ledger.set_tariffs(priced("n-2", r#"{"cpu":5}"#));
+    ledger.set_tariffs(at(0), priced("n-2", r#"{"cpu":5}"#));
     ledger.sanity_check().unwrap();
     let by_name = [of_host("n-1", taken, 4_000, ChangeKind::Added), of_class(taken, 1, [4_000, 0])];
     assert_eq!(published(&mut ledger), by_name);
@@ -134,7 +134,7 @@ fn hosts_of_a_class_with_different_tariffs_are_told_by_name_as_long_as_they_diff
     let left = &mut ClassesLeft::default();
     let free: Vec<bool> = ledger.hosts().map(|books| snapshot.next_of(books.host(), left).is_empty()).collect();
     assert_eq!(free, [true, false, true]);
-    ledger.set_tariffs(priced("n-2", "{}"));
+    ledger.set_tariffs(at(0), priced("n-2", "{}"));
     ledger.sanity_check().unwrap();
     let by_count = [of_host("n-1", taken, 4_000, ChangeKind::Removed), of_class(taken, 1, [0, 4_000])];
     assert_eq!(published(&mut ledger), by_count);

@@ -165,7 +165,7 @@ fn credits_are_counted_over_reservations_until_they_end() {
         // A tenth of a core for an hour.
         let prices = serde_json::from_str(&format!(r#"{{"cpu":{}}}"#, cost * 10)).unwrap();
         let tariff = crate::tariff::Tariff { prices, ..Default::default() };
-        ledger.set_tariffs([(host_id(0), tariff.into())].into());
+        ledger.set_tariffs(at(0), [(host_id(0), tariff.into())].into());
         match ask(&mut ledger, at(0), "entry", SiteRequest::Hold(hold)).0 {
             SiteAnswer::Held { .. } => Ok(()),
             answer => match reason(answer) {

@@ -202,7 +202,7 @@ mod tests {
     }
 
     fn gone(number: u32, until: i64) -> Write {
-        Write::Ledger(Box::new(Record::Gone(GoneRecord { attempt: attempt(number), until: Time(until) })))
+        Write::Ledger(Box::new(Record::Gone(GoneRecord { attempt: attempt(number), until: Time(until), ended: None })))
     }
 
     fn remove(number: u32) -> Write {

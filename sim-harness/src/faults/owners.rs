@@ -39,12 +39,12 @@ pub fn plan_drains(grid: &mut Grid) {
 /// The owner of a site changes the prices of its hosts.
 pub fn reprice(grid: &mut Grid, site: usize, seed: u64) {
     let Some(money) = grid.options.money.clone() else { return };
-    let (mut random, now) = (Xoshiro256PlusPlus::seed_from_u64(seed), grid.clock(site).utc);
+    let (mut random, now) = (Xoshiro256PlusPlus::seed_from_u64(seed), grid.clock(site));
     let node = &mut grid.nodes[site];
     let tariffs: BTreeMap<_, _> = node
         .hosts_at_first
         .iter()
-        .map(|(host, _)| (host.id.clone(), Arc::new(money.tariff(&mut random, now))))
+        .map(|(host, _)| (host.id.clone(), Arc::new(money.tariff(&mut random, now.utc))))
         .collect();
     for (host, _) in node.hosts.iter_mut().chain(&mut node.hosts_at_first) {
         if let Some(tariff) = tariffs.get(&host.id) {
@@ -52,9 +52,8 @@ pub fn reprice(grid: &mut Grid, site: usize, seed: u64) {
         }
     }
     if let Some(running) = node.running_mut() {
-        running.machines.ledger.set_tariffs(tariffs);
+        running.machines.ledger.set_tariffs(now, tariffs);
         // What it publishes of that may wait for the disk.
-        let now = grid.clock(site);
         if let Some(running) = grid.nodes[site].running() {
             grid.truth.note(site, &running.machines.ledger, now);
         }

@@ -67,7 +67,10 @@ fn a_job_that_may_be_stopped_takes_nothing_of_the_share_that_may_be_booked() {
         let (mut ledger, mut disk) = (open(Kept::default(), second(1_000), 1_000_000), Disk::default());
         let half = Conditions { share_max: Some(Parts(500)), ..Conditions::default() };
         let tariff = Arc::new(Tariff { conditions: half, ..Tariff::default() });
-        ledger.set_tariffs(ledger.hosts().map(|books| (books.host().id.clone(), tariff.clone())).collect());
+        ledger.set_tariffs(
+            second(1_000),
+            ledger.hosts().map(|books| (books.host().id.clone(), tariff.clone())).collect(),
+        );
         queue(&mut ledger, &mut disk, preempt);
         // The books forget what has passed of the job.
         ledger.forget_past(second(1_050));

@@ -175,7 +175,8 @@ impl SharedLedger {
 
     /// Puts other tariffs into force for the hosts that are named.
     pub fn set_tariffs(&self, tariffs: BTreeMap<HostId, Arc<Tariff>>) {
-        self.lock().set_tariffs(tariffs);
+        let now = self.clock.now();
+        self.lock().set_tariffs(now, tariffs);
         self.touched.notify_one();
     }
 
