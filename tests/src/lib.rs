@@ -5,6 +5,9 @@
 
 pub mod browser;
 pub mod skip;
+pub mod small_disk;
+pub mod squatter;
+pub mod tenants;
 
 use std::{
     env,
@@ -307,6 +310,21 @@ impl Node {
         value.clone_into(&mut self.arguments[at + 1]);
     }
 
+    /// Has the node believe, at its next start, that it is so many days earlier than the machine's clock shows.
+    ///
+    /// # Panics
+    /// When it has not written down its clock.
+    pub fn set_ahead(&self, days: i64) {
+        let path = self.data().join("clock.json");
+        let text = fs::read(&path).expect("the node has written down its clock");
+        let mut last: Value = serde_json::from_slice(&text).expect("it is JSON");
+        for key in ["wall_ms", "started_ms"] {
+            let at_ms = last[key].as_i64().expect("a time");
+            last[key] = (at_ms - days * 86_400_000).into();
+        }
+        fs::write(path, last.to_string()).expect("writable");
+    }
+
     fn check_alive(&mut self) {
         let status = self.child.as_mut().and_then(|child| child.try_wait().expect("the child can be asked"));
         if let Some(status) = status {
@@ -360,6 +378,19 @@ impl Node {
     fn pid(&self) -> Pid {
         let id = self.child.as_ref().expect("the node runs").id();
         Pid::from_raw(i32::try_from(id).expect("a process id"))
+    }
+
+    /// The most memory that the node has had since its start, in MiB.
+    ///
+    /// # Panics
+    /// When the node does not run.
+    #[must_use]
+    pub fn peak_mib(&self) -> u64 {
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("our own child can be looked at");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the system counts memory");
+        let kib: u64 = line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number of KiB");
+        kib / 1024
     }
 
     /// Ends the node at once, as a power cut would.

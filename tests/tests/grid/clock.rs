@@ -1,26 +1,13 @@
 //! A machine's clock that was set wrong: the node goes on with the time that has passed, until somebody else says what time it is.
 
-use std::fs;
-
 use end_to_end::{Node, hosts, wait_until};
 use serde_json::{Value, json};
 
-const DAY_MS: i64 = 86_400_000;
 const DAY_S: i64 = 86_400;
-
-/// Has the node believe, at its next start, that it is three days earlier than the machine's clock shows.
-fn set_ahead(node: &Node) {
-    let path = node.data().join("clock.json");
-    let mut last: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    for key in ["wall_ms", "started_ms"] {
-        last[key] = json!(last[key].as_i64().unwrap() - 3 * DAY_MS);
-    }
-    fs::write(&path, last.to_string()).unwrap();
-}
 
 fn restarted_ahead(node: &mut Node) {
     node.stop();
-    set_ahead(node);
+    node.set_ahead(3);
     node.restart();
 }
 

@@ -1,54 +1,15 @@
 //! A node whose disk is full: what was acknowledged stays, it starts again, says what it cannot do, and room can be made without it.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    io::Write as _,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use end_to_end::{Ended, Node, binary, hosts, run, skip::skip, wait_for, wait_until};
-use nix::unistd::geteuid;
+use end_to_end::{Ended, Node, binary, hosts, run, skip::skip, small_disk::SmallDisk, wait_for, wait_until};
 
 use super::run_on_seats::{detached, runner};
 
-/// Some times what an idle node takes.
-const DISK: &str = "size=16m,mode=0700";
+/// Size of the disk: some times what an idle node takes.
+const DISK_MIB: u32 = 16;
 /// More requests than the room of a full disk has a place for.
 const REQUESTS_MAX: usize = 1_000;
-
-/// A disk of 16 MiB at this place, as long as this lives.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn at(path: &Path) -> Option<SmallDisk> {
-        fs::create_dir_all(path).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", DISK, "tmpfs"]).arg(path).status();
-        (geteuid().is_root() && mounted.is_ok_and(|status| status.success())).then(|| SmallDisk(path.to_owned()))
-    }
-
-    /// Takes all that is left of it, as other programs would.
-    fn fill(&self) {
-        let mut filler = fs::File::options().create(true).append(true).open(self.0.join("filler")).unwrap();
-        for bytes in [64 << 10, 4 << 10, 1] {
-            while filler.write_all(&vec![1; bytes]).is_ok() {}
-        }
-    }
-
-    /// Gives so many bytes of it back.
-    fn leave(&self, bytes: u64) {
-        let filler = fs::File::options().write(true).open(self.0.join("filler")).unwrap();
-        let length = filler.metadata().unwrap().len();
-        filler.set_len(length.checked_sub(bytes).unwrap()).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
 
 fn submit(node: &Node) -> Ended {
     node.kolo(&["submit", "-N", "1", "--per-host", "cpu=0.01", "-t", "1h", "--output", "quiet"])
@@ -84,7 +45,7 @@ fn has_ended_run(data: &Path) -> Result<(), String> {
 #[test]
 fn a_node_on_a_full_disk_keeps_its_promises_starts_again_and_is_freed_without_it() {
     let mut disk = None;
-    let mut node = Node::prepared_with("alpha", &hosts("a", 4), runner(), |data| disk = SmallDisk::at(data));
+    let mut node = Node::prepared_with("alpha", &hosts("a", 4), runner(), |data| disk = SmallDisk::at(data, DISK_MIB));
     let Some(disk) = disk else { return skip("no disk can be mounted here") };
     node.wait_until_it_knows(4);
     detached(&node, &["-N", "1", "--per-host", "cpu=1", "-t", "1h"], "head -c 3000000 /dev/zero");

@@ -5,91 +5,13 @@ use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
-    path::Path,
-    process::Command,
     sync::{Arc, Mutex},
     thread,
 };
 
-use end_to_end::{Ended, Node, binary, hosts, run, wait_until, write_private};
+pub(super) use end_to_end::tenants::{Person, founded, founded_with, invite, joined, joined_with};
+use end_to_end::{Ended, Node, hosts, run, wait_until, write_private};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// A person with a home of their own, so that no key of whoever runs the tests is used.
-pub(super) struct Person {
-    home: TempDir,
-}
-
-impl Person {
-    pub(super) fn new() -> Person {
-        Person { home: tempfile::tempdir().unwrap() }
-    }
-
-    pub(super) fn command(&self, arguments: &[&str], data_dir: &Path) -> Command {
-        let mut command = Command::new(binary("kolo"));
-        command.args(arguments).arg("--data-dir").arg(data_dir).env("TZ", "UTC").env_remove("KOLO_KEY");
-        command.env("HOME", self.home.path()).env("XDG_CONFIG_HOME", self.home.path().join("config"));
-        command
-    }
-
-    fn kolo(&self, arguments: &[&str], data_dir: &Path) -> Ended {
-        run(&mut self.command(arguments, data_dir))
-    }
-
-    /// Runs `kolo` and checks its exit code; everything that it said.
-    pub(super) fn told(&self, arguments: &[&str], data_dir: &Path, exit: i32) -> String {
-        let Ended { code, out, err } = self.kolo(arguments, data_dir);
-        assert_eq!(code, Some(exit), "kolo {arguments:?}: {out}{err}");
-        out + &err
-    }
-
-    /// The file in which the person keeps a token.
-    fn keeps(&self, token: &str) -> String {
-        write_private(self.home.path(), "token", token)
-    }
-
-    /// Uses a token for a user's own directory.
-    pub(super) fn join(&self, token: &str) {
-        let output = Command::new(binary("kolo"))
-            .args(["join", &self.keeps(token)])
-            .env("HOME", self.home.path())
-            .env("XDG_CONFIG_HOME", self.home.path().join("config"))
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-    }
-}
-
-/// The first site of a closed grid; its founder is ada.
-pub(super) fn founded(name: &str, hosts: &str) -> Node {
-    founded_with(name, hosts, &[])
-}
-
-/// The same with more arguments of the node.
-pub(super) fn founded_with(name: &str, hosts: &str, more: &[&str]) -> Node {
-    Node::prepared_with(name, hosts, more, |data| {
-        let _ = Person::new().told(&["grid", "init", "--name", "lab", "--site", name, "--user", "ada"], data, 0);
-    })
-}
-
-pub(super) fn invite(first: &Node, arguments: &[&str]) -> String {
-    let arguments = [&["grid", "invite", "--output", "quiet"], arguments].concat();
-    Person::new().told(&arguments, &first.data(), 0).trim().to_owned()
-}
-
-/// A site that joins with a token, without a user of its own.
-pub(super) fn joined(first: &Node, name: &str, hosts: &str) -> Node {
-    joined_with(first, name, hosts, &[])
-}
-
-/// The same with more arguments of the node.
-pub(super) fn joined_with(first: &Node, name: &str, hosts: &str, more: &[&str]) -> Node {
-    let token = invite(first, &["--role", "site", "--name", name, "--no-user"]);
-    Node::prepared_with(name, hosts, more, |data| {
-        let person = Person::new();
-        let _ = person.told(&["join", &person.keeps(&token)], data, 0);
-    })
-}
 
 fn submit(hosts: u32, duration: &str) -> Vec<String> {
     ["submit", "-N", &hosts.to_string(), "--per-host", "cpu=1", "-t", duration].map(str::to_owned).into()
@@ -305,7 +227,7 @@ fn a_signed_request_counts_once_at_one_entry_point_and_as_it_was_signed() {
     let (proxy, sent) = recording_proxy(first.address());
     let reserving = submit(3, "1h");
     // By bob's key, as the node's token counts at the node's own address only.
-    let elsewhere = bob.home.path().join("no-node");
+    let elsewhere = bob.home().join("no-node");
     let _ = bob.told(&[words(&reserving), vec!["--api", &proxy]].concat(), &elsewhere, 0);
     let sent = String::from_utf8(sent.lock().unwrap().clone()).unwrap();
     let (_, post) = sent.split_once("POST /v1/requests").expect("the request went through the proxy");

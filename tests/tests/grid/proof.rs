@@ -7,12 +7,15 @@ use std::{
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::Path,
     process::Command,
-    sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
 
-use end_to_end::{Ended, Node, binary, hosts, run, skip, wait_until, write_private};
+use end_to_end::{
+    Ended, Node, binary, hosts, run, skip,
+    squatter::{heard, squat},
+    wait_until, write_private,
+};
 use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
     unistd::geteuid,
@@ -34,30 +37,6 @@ fn beside(node: &Node, arguments: &[&str]) -> Command {
     }
     command.env("XDG_CONFIG_HOME", "/nonexistent").env("TZ", "UTC");
     command
-}
-
-/// Everything that a program hears that listens at `address` and answers every call with `status`.
-fn squat(address: &str, status: &'static str) -> Arc<Mutex<Vec<u8>>> {
-    let listener = TcpListener::bind(address).unwrap();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let hearing = Arc::clone(&heard);
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (Ok(mut stream), hearing) = (stream, Arc::clone(&hearing)) else { return };
-            thread::spawn(move || {
-                let mut bytes = [0; 4096];
-                while let Ok(count @ 1..) = stream.read(&mut bytes) {
-                    hearing.lock().unwrap().extend_from_slice(&bytes[..count]);
-                    let _ = write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 2\r\n\r\n{{}}");
-                }
-            });
-        }
-    });
-    heard
-}
-
-fn heard(by: &Mutex<Vec<u8>>) -> String {
-    String::from_utf8_lossy(&by.lock().unwrap()).into_owned()
 }
 
 const COMMANDS: [&[&str]; 5] = [

@@ -1,29 +1,20 @@
 //! Commands on reserved hosts: run, watched, told how they ended, and by nobody but the user.
 
 use std::{
-    fs::{self, Permissions},
+    fs,
     io::{BufRead as _, Write as _},
-    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
     time::{Duration, Instant, SystemTime},
 };
 
+pub use end_to_end::tenants::{runner, shared};
 use end_to_end::{Ended, Node, hosts, run, wait_for, wait_until};
 use nix::{
     sys::signal::{Signal, kill},
-    unistd::{Pid, geteuid},
+    unistd::Pid,
 };
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// How commands run here: as another user where the tests run as root, else in a sandbox.
-pub fn runner() -> &'static [&'static str] {
-    match geteuid().is_root() {
-        true => &["--runner", "none", "--runner-user", "nobody"],
-        false => &["--runner", "bubblewrap"],
-    }
-}
 
 /// Two sites with a host each, that let users run commands, as another user where the tests run as root, else in a sandbox. They may write to `shared`.
 pub(super) fn two_with(shared: &Path) -> (Node, Node) {
@@ -37,13 +28,6 @@ pub(super) fn two_with(shared: &Path) -> (Node, Node) {
 
 pub(super) fn two() -> (Node, Node) {
     two_with(Path::new("/tmp"))
-}
-
-/// A directory that every user may write to.
-pub fn shared() -> TempDir {
-    let directory = tempfile::tempdir().unwrap();
-    fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).unwrap();
-    directory
 }
 
 /// `kolo run` through a node, with these flags and behind them the command.

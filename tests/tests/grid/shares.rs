@@ -7,13 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use end_to_end::{Ended, Node, hosts, run, seconds_from_now, wait_until};
+use end_to_end::{
+    Ended, Node, hosts, run, seconds_from_now,
+    tenants::{Person, copy_run, founded_with, runner, three_users_of},
+    wait_until,
+};
 use serde_json::{Value, json};
 
-use super::{
-    membership::{Person, founded_with, invite},
-    run_on_seats::{detached, runner},
-};
+use super::run_on_seats::detached;
 
 /// A limit under which all users together may have 96 files open for the ports of their runs, and each a quarter of that.
 const OPEN_FILES_MAX: u32 = 1_024;
@@ -28,15 +29,6 @@ fn reaching(node: &Node, person: &Person, (seats, ports): (u32, u32), more: &[&s
 
 fn open_files(node: &Node) -> Value {
     node.get("/v1/local/running")["accounts"].clone()
-}
-
-/// Bob, eve and carol, who may book hosts of this site.
-fn three_users_of(site: &Node) -> [Person; 3] {
-    ["bob", "eve", "carol"].map(|name| {
-        let person = Person::new();
-        person.join(&invite(site, &["--role", "user", "--name", name]));
-        person
-    })
 }
 
 #[test]
@@ -99,21 +91,9 @@ fn on_a_seat(node: &Node, person: &Person, more: &[&str], script: &str) -> Ended
 /// Has a person start a run that goes on, and copies it until its account has as many runs as it may; the directory of the copies. A copy
 /// waits for the word of its user.
 fn take_all_places(site: &Node, person: &Person, name: &str) -> PathBuf {
-    let runs = site.data().join("runs");
     let started = on_a_seat(site, person, &["--detach"], "sleep 1000");
     assert_eq!(started.code, Some(0), "{started:?}");
-    let tasks = fs::read_dir(&runs).unwrap().flat_map(|seat| fs::read_dir(seat.unwrap().path()).unwrap());
-    let tasks = tasks.filter_map(|run| serde_json::from_slice(&fs::read(run.ok()?.path().join("task")).ok()?).ok());
-    let is_of = |task: &Value| task["order"]["request"].as_str() == Some(started.out.trim());
-    let mut task = tasks.into_iter().find(is_of).expect("the run that was started has a task");
-    task["order"]["expires"] = json!(seconds_from_now(3_600));
-    let copies = runs.join(name);
-    for number in 1..RUNS_OF_ACCOUNT_MAX {
-        let copy = copies.join(number.to_string());
-        fs::create_dir_all(&copy).unwrap();
-        fs::write(copy.join("task"), task.to_string()).unwrap();
-    }
-    copies
+    copy_run(site, started.out.trim(), name, RUNS_OF_ACCOUNT_MAX)
 }
 
 #[test]
