@@ -14,8 +14,11 @@ use crate::{
 
 /// For so long after its end a booking can begin anew.
 const KEPT_FOR: Span = Span(86_400);
-/// Most bookings that are kept whole; beyond it the first to end is not. With its signatures one has a few KiB.
+/// Most bookings that are kept whole; beyond it the first to end is not.
 const WHOLE_MAX: usize = 4_096;
+/// Most seats of a booking that is kept whole, and most bytes of what its user has signed: with this one has at most 32 KiB on disk.
+const WHOLE_SEATS_MAX: usize = 64;
+const WHOLE_STATEMENT_BYTES_MAX: usize = 8_192;
 
 /// Attempts that are over and are on disk.
 #[derive(Debug)]
@@ -59,9 +62,9 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// Writes that a booking was kept to its end. Own work is not kept whole: its owner says anew what there is.
+    /// Writes that a booking was kept to its end. Own work is not kept whole, since its owner says anew what there is, nor what is large.
     pub(super) fn keep_ended(&mut self, now: Now, booking: &Booking) {
-        if self.is_local(&booking.attempt) {
+        if self.is_local(&booking.attempt) || is_large(booking) {
             // It was confirmed to its end, so nobody who asks may hear that it was not.
             return self.forget_on_disk(now, booking, true);
         }
@@ -90,12 +93,11 @@ impl<B: Books> Ledger<B> {
     /// Remembers what is on disk of a booking that is over.
     fn remember_ended(&mut self, now: Now, GoneRecord { attempt, until, ended }: GoneRecord) {
         let whole_until = ended.map(|booking| booking.window.end + KEPT_FOR);
-        if until > now.utc || whole_until.is_none() {
-            let first = self.ended.asked_about.insert(attempt.clone(), until, ());
-            first.into_iter().for_each(|first| self.forget_asked_about(first));
-        }
-        let first = whole_until.and_then(|until| self.ended.whole.insert(attempt, until, ()));
+        let is_asked_about = until > now.utc || whole_until.is_none();
+        let first = whole_until.and_then(|until| self.ended.whole.insert(attempt.clone(), until, ()));
         first.into_iter().for_each(|first| self.forget_whole(first));
+        let first = is_asked_about.then(|| self.ended.asked_about.insert(attempt, until, ())).flatten();
+        first.into_iter().for_each(|first| self.forget_asked_about(first));
     }
 
     /// Enters what is on disk of bookings that are over, after all others: one whose end is still to come begins anew where it has room.
@@ -122,6 +124,13 @@ impl<B: Books> Ledger<B> {
         })
     }
 
+    /// Others were told that nothing is left of an attempt: its booking begins no more.
+    pub(super) fn forbid_anew(&mut self, attempt: &AttemptId) {
+        if self.ended.whole.remove(attempt) {
+            self.forget_whole(attempt.clone());
+        }
+    }
+
     /// Forgets what nobody asks about any more, and bookings that ended a day ago.
     pub(super) fn forget_ended(&mut self, now: Now) {
         while let Some(attempt) = self.ended.asked_about.pop_due(now.utc) {
@@ -141,6 +150,11 @@ impl<B: Books> Ledger<B> {
     fn forget_whole(&mut self, attempt: AttemptId) {
         self.outputs.push_back(Output::Persist(self.ended.rest_of(attempt)));
     }
+}
+
+fn is_large(booking: &Booking) -> bool {
+    let statement = booking.statement.as_ref().map_or(0, |signed| signed.text.len());
+    booking.grants.len() + booking.lost.len() > WHOLE_SEATS_MAX || statement > WHOLE_STATEMENT_BYTES_MAX
 }
 
 #[cfg(test)]
@@ -217,6 +231,18 @@ mod tests {
         assert_eq!(written(&mut still), []);
         still.forget_past(at(87_000_000));
         assert_eq!(written(&mut still), [Record::Remove(attempt("r", 1))]);
+    }
+
+    #[test]
+    fn what_is_given_back_after_a_wrong_end_does_not_begin_anew() {
+        let mut ledger = booked();
+        ledger.forget_past(at(20_000_000));
+        let mut disk = written(&mut ledger);
+        let (_, records) = ask(&mut ledger, at(20_000_000), "entry", SiteRequest::Release(attempt("r", 1)));
+        assert!(!records.is_empty());
+        disk.extend(records);
+        let last = kept_of(disk.split_off(disk.len() - 1));
+        assert_eq!(open(last, at(100_000)).bookings().count(), 0);
     }
 
     #[test]

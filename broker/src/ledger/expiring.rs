@@ -37,6 +37,12 @@ impl<K: Ord + Clone, T: Ord + Copy, V> Expiring<K, T, V> {
         self.entries.get(key).map(|(until, _)| *until)
     }
 
+    /// Forgets an entry before its time; whether it was there.
+    pub(super) fn remove(&mut self, key: &K) -> bool {
+        let Some((until, _)) = self.entries.remove(key) else { return false };
+        self.by_time.remove(&(until, key.clone()))
+    }
+
     /// Forgets an entry whose time has come; none when there is none left.
     pub(super) fn pop_due(&mut self, now: T) -> Option<K> {
         self.by_time.first().is_some_and(|(until, _)| *until <= now).then(|| self.pop_first())?

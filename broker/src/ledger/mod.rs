@@ -297,7 +297,7 @@ impl<B: Books> Ledger<B> {
     /// Gives back everything of `attempt`, if it has a booking.
     fn put_back(&mut self, now: Now, attempt: &AttemptId) {
         let free_from = self.free_from(now);
-        let Some(booking) = self.end(attempt, free_from) else { return };
+        let Some(booking) = self.end(attempt, free_from) else { return self.forbid_anew(attempt) };
         let is_shown = self.is_shown(&booking);
         self.begun.remove(attempt);
         self.forget_job(attempt);

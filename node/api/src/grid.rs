@@ -35,6 +35,11 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub api_holder: Option<String>,
+    /// The program that had the usual port of the API when the node started, which has another one for that; none where the node has the usual
+    /// one, or its owner has chosen one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub api_displaced_by: Option<String>,
     pub listen: Vec<String>,
     pub peers: usize,
     pub known_sites: usize,

@@ -70,7 +70,7 @@ settings! {
         /// User of this machine that commands run as; a node that runs as root needs one.
         runner_user: Option<String> = None, "USER", unset "the user of the node, who must not be root, in a sandbox", example "\"nobody\"";
         /// Range of user ids of this machine, of which each seat has one for its commands (as root, but for runner podman), so that those of two users are strangers to the machine; their group is that of runner_user.
-        runner_uids: Option<RunUids> = None, "FIRST-LAST|off", unset "1879048192-2147483647 where the node is root and the machine can, else off; off with runner_paths and with runner podman", example "\"1879048192-2147483647\"";
+        runner_uids: Option<RunUids> = None, "FIRST-LAST|off", unset "2013265920-2147483647 where the node is root and the machine can, else off; off with runner_paths and with runner podman", example "\"2013265920-2147483647\"";
         /// Directories beside the scratch directory of a command that it may read and write, as far as its user may.
         runner_paths: Vec<String> = Vec::new(), "DIR", example "[\"/srv/data\"]";
         /// Whether commands in a sandbox have the network of the machine; without a sandbox they always have.

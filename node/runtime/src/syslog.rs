@@ -1,9 +1,10 @@
-//! Lines for the machine's syslog, which may hand them to another machine: datagrams of RFC 5424.
+//! Lines for the machine's syslog, which may hand them to another machine: datagrams as syslog(3) makes them. What listens there (journald,
+//! rsyslog) takes apart this form and no other.
 //!
 //! Invariant: the node waits for nothing. A line that the syslog does not take at once is lost there, and counted.
 
 use std::{
-    fs, io,
+    io,
     os::unix::net::UnixDatagram,
     path::PathBuf,
     process,
@@ -14,7 +15,7 @@ use std::{
     time::Instant,
 };
 
-use broker::time::Time;
+use jiff::{Timestamp, tz::TimeZone};
 use tracing::warn;
 
 use super::{lock::locked, rare::Rare};
@@ -23,16 +24,12 @@ use super::{lock::locked, rare::Rare};
 const SOCKETS: [&str; 2] = ["/dev/log", "/run/systemd/journal/dev-log"];
 /// Facility 10 (security and authorisation), severity 5 (notice).
 const PRIORITY: u8 = 10 * 8 + 5;
-/// Longest name of a machine.
-const HOST_BYTES_MAX: usize = 255;
 
 /// The way to the machine's syslog.
 #[derive(Debug)]
 pub struct Syslog {
     socket: UnixDatagram,
     places: Vec<PathBuf>,
-    /// Name of this machine; `-` where it has none that may stand in a message.
-    host: String,
     lost: AtomicU64,
     told: Mutex<Rare>,
 }
@@ -50,18 +47,13 @@ impl Syslog {
     pub(super) fn at(places: Vec<PathBuf>) -> io::Result<Syslog> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let name = name.trim();
-        let is_name =
-            !name.is_empty() && name.len() <= HOST_BYTES_MAX && name.bytes().all(|byte| byte.is_ascii_graphic());
-        let host = if is_name { name } else { "-" }.to_owned();
-        Ok(Syslog { socket, places, host, lost: AtomicU64::default(), told: Mutex::default() })
+        Ok(Syslog { socket, places, lost: AtomicU64::default(), told: Mutex::default() })
     }
 
-    /// Hands a line over that was written at a time (Unix milliseconds); `kind` is 1 to 32 printable characters of ASCII without a space.
+    /// Hands a line over, of this kind, that was written at a time (Unix milliseconds).
     pub fn send(&self, kind: &str, at_ms: u64, line: &str) {
-        let (host, process, time) = (&self.host, process::id(), timestamp(at_ms));
-        let message = format!("<{PRIORITY}>1 {time} {host} kolo {process} {kind} - {line}");
+        let (process, time) = (process::id(), timestamp(at_ms, &TimeZone::system()));
+        let message = format!("<{PRIORITY}>{time} kolo[{process}]: {kind} {line}");
         let Err(error) = self.hand_over(message.as_bytes()) else { return };
         self.lost.fetch_add(1, Ordering::Relaxed);
         if let Some(times) = locked(&self.told).add(Instant::now()) {
@@ -88,11 +80,10 @@ impl Syslog {
     }
 }
 
-/// A time (Unix milliseconds) as RFC 5424 writes it; `-` beyond the year 9999.
-fn timestamp(at_ms: u64) -> String {
-    let text = Time(i64::try_from(at_ms / 1_000).unwrap_or(i64::MAX)).in_utc();
-    let parts = text.strip_suffix(" UTC").and_then(|text| text.split_once(' '));
-    parts.map_or_else(|| "-".to_owned(), |(date, time)| format!("{date}T{time}.{:03}Z", at_ms % 1_000))
+/// A time (Unix milliseconds) as syslog(3) writes it, in local time and without a year; that of 1970 where the calendar has none.
+fn timestamp(at_ms: u64, zone: &TimeZone) -> String {
+    let at = i64::try_from(at_ms).ok().and_then(|at_ms| Timestamp::from_millisecond(at_ms).ok()).unwrap_or_default();
+    at.to_zoned(zone.clone()).strftime("%b %e %H:%M:%S").to_string()
 }
 
 #[cfg(test)]
@@ -102,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_comes_as_a_message_of_rfc_5424_where_somebody_listens() {
+    fn a_line_comes_as_syslog_3_writes_it_where_somebody_listens() {
         let directory = tempfile::tempdir().unwrap();
         let [missing, left, there] = ["missing", "left", "there"].map(|name| directory.path().join(name));
         drop(UnixDatagram::bind(&left).unwrap());
@@ -113,13 +104,17 @@ mod tests {
         let mut bytes = [0; 4096];
         let count = listener.recv(&mut bytes).unwrap();
         let message = std::str::from_utf8(&bytes[..count]).unwrap();
-        let fields: Vec<&str> = message.splitn(8, ' ').collect();
-        let process = process::id().to_string();
-        assert_eq!(fields[..2], ["<85>1", "2000-02-28T23:59:59.007Z"]);
-        assert!(!fields[2].is_empty(), "{message}");
-        assert_eq!(fields[3..], ["kolo", &process, "audit", "-", "{\"who\":\"token ci\"}"]);
+        let (time, rest) = message.strip_prefix("<85>").unwrap().split_at(15);
+        assert!(time.starts_with("Feb ") && time.ends_with(":59"), "{message}");
+        assert_eq!(rest, format!(" kolo[{}]: audit {{\"who\":\"token ci\"}}", process::id()));
         assert_eq!(syslog.lost(), 0);
-        assert_eq!(timestamp(u64::MAX), "-");
+    }
+
+    #[test]
+    fn a_time_has_the_width_that_syslog_3_gives_it() {
+        assert_eq!(timestamp(951_782_399_007, &TimeZone::UTC), "Feb 28 23:59:59");
+        assert_eq!(timestamp(0, &TimeZone::UTC), "Jan  1 00:00:00");
+        assert_eq!(timestamp(u64::MAX, &TimeZone::UTC), "Jan  1 00:00:00");
     }
 
     #[test]

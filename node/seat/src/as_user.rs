@@ -52,7 +52,7 @@ mod tests {
     fn the_words_say_who_it_becomes_and_leave_the_rest_to_the_program() {
         let Ok(Some(nobody)) = User::from_name("nobody") else { return };
         let gid = nobody.gid.to_string();
-        let seat = User { uid: Uid::from_raw(0x7000_0001), ..nobody };
+        let seat = User { uid: Uid::from_raw(0x7800_0001), ..nobody };
         assert_eq!(words_before(&seat, "/run/kolo"), ["as-user", "1879048193", &gid, "nobody", "--", "/run/kolo"]);
     }
 

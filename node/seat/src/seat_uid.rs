@@ -79,7 +79,7 @@ mod tests {
         let runs = tempfile::tempdir().unwrap();
         let seats = ["a", "b", "c"].map(|name| runs.path().join(name));
         let of = |seat: &Path, is_new, range| of_seat(seat, is_new, Some(range), &seats);
-        let three = range(0x7000_0000, 0x7000_0001);
+        let three = range(0x7800_0000, 0x7800_0001);
         let first = of(&seats[0], true, three).unwrap().unwrap();
         let second = of(&seats[1], true, three).unwrap().unwrap();
         assert_ne!(first, second);
@@ -117,8 +117,8 @@ mod tests {
         }
         assert!(matches!(of(&podman, wanted), Err(ConfineError::NoUids(..))));
         if can {
-            let own = Confinement { uids: Some(UidRange::only(0x7000_0007)), ..plain };
-            assert_eq!(own.owner().unwrap().map(|(uid, _)| uid.as_raw()), Some(0x7000_0007));
+            let own = Confinement { uids: Some(UidRange::only(0x7800_0007)), ..plain };
+            assert_eq!(own.owner().unwrap().map(|(uid, _)| uid.as_raw()), Some(0x7800_0007));
         }
     }
 }

@@ -28,10 +28,11 @@ impl Confinement {
             };
             format!("what a command listens with on the network, and by abstract unix sockets{since}, is open to all commands of this machine: {ends}")
         });
+        let shown = (self.runner == Runner::None).then_some("command lines are shown to all commands (/proc)");
         let memory = (self.runner == Runner::None)
             .then_some("files in /dev/shm that their makers let others read are open to all commands");
         let paths = (!self.paths.is_empty()).then_some("runner_paths are open to all commands");
-        let plain = [memory, paths].into_iter().flatten().map(str::to_owned);
+        let plain = [shown, memory, paths].into_iter().flatten().map(str::to_owned);
         id.into_iter().chain(network).chain(plain).collect()
     }
 
@@ -40,7 +41,7 @@ impl Confinement {
             _ if !geteuid().is_root() => "only a node that runs as root gives each seat one of its own",
             Runner::Podman => "podman makes containers for the user alone whose images they are",
             _ if !self.paths.is_empty() => {
-                "runner_uids, such as \"1879048192-2147483647\", gives each seat one of its own beside runner_paths"
+                "runner_uids, such as \"2013265920-2147483647\", gives each seat one of its own beside runner_paths"
             }
             Runner::None | Runner::Bubblewrap | Runner::Systemd => {
                 "runner_uids = \"off\" says so, or this machine does not have the ids (/proc/self/uid_map)"
@@ -61,13 +62,17 @@ mod tests {
         let heads = |one: &Confinement| -> Vec<String> {
             one.shared().iter().map(|line| line.split_whitespace().take(3).collect::<Vec<_>>().join(" ")).collect()
         };
-        let uids = Some(UidRange::only(0x7000_0000));
+        let uids = Some(UidRange::only(0x7800_0000));
         let closed = Confinement { runner: Runner::Bubblewrap, has_network: false, uids, ..confinement() };
         assert_eq!(heads(&closed), [""; 0]);
         let unit = Confinement { runner: Runner::Systemd, has_network: true, ..closed.clone() };
         assert_eq!(heads(&unit), ["what a command"]);
         let plain = Confinement { runner: Runner::None, ..closed.clone() };
-        assert_eq!(heads(&plain), ["what a command", "files in /dev/shm"], "it always has the network");
+        assert_eq!(
+            heads(&plain),
+            ["what a command", "command lines are", "files in /dev/shm"],
+            "it always has the network"
+        );
         let open = Confinement { uids: None, paths: vec!["/srv".into()], ..closed };
         assert_eq!(heads(&open), ["all commands are", "runner_paths are open"]);
         let container = Confinement { runner: Runner::Podman, ..open };

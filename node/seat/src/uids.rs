@@ -35,8 +35,9 @@ pub enum RunUids {
 }
 
 impl UidRange {
-    /// The ids that systemd's list leaves unused; so many that no two nodes of a machine pick the same.
-    pub const UNUSED: UidRange = UidRange { first: 0x7000_0000, last: 0x7fff_ffff };
+    /// Of the ids that systemd's list leaves unused those above what SSSD gives to a directory's users (up to 2,000,200,000 by default); so many that
+    /// no two nodes of a machine pick the same.
+    pub const UNUSED: UidRange = UidRange { first: 0x7800_0000, last: 0x7fff_ffff };
 
     /// The first of them, and the only one of a run.
     pub fn first(self) -> Uid {

@@ -163,7 +163,7 @@ mod tests {
             of_name.contains(&"CapabilityBoundingSet=".to_owned()) && nothing.is_empty(),
             "{of_name:?} {nothing:?}"
         );
-        let seat = User { uid: nix::unistd::Uid::from_raw(0x7000_0001), ..nobody };
+        let seat = User { uid: nix::unistd::Uid::from_raw(0x7800_0001), ..nobody };
         let (of_number, becoming) = words_of_user(&seat, true);
         assert_eq!(of_number, ["--property", "CapabilityBoundingSet=CAP_SETUID CAP_SETGID CAP_SETPCAP"]);
         assert!(becoming.starts_with(&["as-user".to_owned(), "1879048193".to_owned()]), "{becoming:?}");

@@ -25,7 +25,7 @@ pub const HOSTS: usize = 30;
 /// Size of the disk of the node: less than what a run of one tenant wants to say.
 const DISK_MIB: u32 = 80;
 /// Most of each of the two outputs of a run that is kept, a twentieth of the disk.
-pub const SPOOL_MIB: u32 = 4;
+pub const SPOOL_MIB: u32 = 8;
 
 /// A site and its users.
 pub struct Siege {

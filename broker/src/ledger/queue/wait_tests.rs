@@ -215,7 +215,10 @@ fn nothing_waits_into_a_time_that_the_owner_denies_by_then() {
     let conditions = |conditions: Conditions| -> Change {
         let tariff = Arc::new(Tariff { conditions, ..Tariff::default() });
         Box::new(move |ledger| {
-            ledger.set_tariffs(second(1_000), ledger.hosts().map(|books| (books.host().id.clone(), tariff.clone())).collect());
+            ledger.set_tariffs(
+                second(1_000),
+                ledger.hosts().map(|books| (books.host().id.clone(), tariff.clone())).collect(),
+            );
         })
     };
     let spans = |end| Some(Arc::new(vec![(0, end)].try_into().unwrap()));

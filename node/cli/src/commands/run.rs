@@ -194,7 +194,8 @@ fn run_in(
         stdin,
         each,
         follows: true,
-        takes_end: args.fetch.is_empty(),
+        // A command may end before its user has left it, who comes for its end later.
+        takes_end: args.fetch.is_empty() && !args.detach,
         printer: None,
     };
     let end = seats::run(&common, &hosts, wishes)?;

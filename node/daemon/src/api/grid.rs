@@ -56,6 +56,7 @@ pub async fn show_status(State(state): State<Arc<ApiState>>) -> Json<Status> {
         started: state.started,
         api: state.port.address().to_string(),
         api_holder: state.port.holder(),
+        api_displaced_by: state.port.displaced_by().map(str::to_owned),
         listen: state.discovery.listen_addresses().iter().map(ToString::to_string).collect(),
         peers: discovery.connected.len(),
         known_sites: state.discovery.view().site_count(),

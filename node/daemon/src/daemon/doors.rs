@@ -234,8 +234,9 @@ async fn take_port(wanted: SocketAddr, otherwise: Otherwise) -> io::Result<(Loca
                 return Ok((LocalPort::new(wanted, Some(holder)), None));
             }
             let listener = TcpListener::bind(SocketAddr::new(wanted.ip(), 0)).await?;
-            warn!(%wanted, holder, "another program has the usual port of the API and the page: this node takes another one");
-            listener
+            let address = listener.local_addr()?;
+            warn!(%wanted, holder, %address, "another program has the usual port of the API and the page: this node takes another one");
+            return Ok((LocalPort::in_place_of_usual(address, &holder), Some(listener)));
         }
         bound => bound?,
     };

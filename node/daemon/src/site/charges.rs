@@ -30,12 +30,22 @@ impl Charges {
     pub fn new(mut kept: Vec<Charge>) -> Charges {
         kept.sort_by_key(|charge| charge.ended);
         let mut charges = Charges::default();
-        kept.into_iter().for_each(|charge| charges.push(charge));
+        // The disk has one of each booking.
+        kept.into_iter().for_each(|charge| charges.append(charge));
         charges
     }
 
-    /// One more.
+    /// One more, in the place of an earlier one of the same booking: that had ended by a wrong clock.
     pub fn push(&mut self, charge: Charge) {
+        if let Some(at) = self.all.iter().position(|before| before.attempt == charge.attempt)
+            && let Some(before) = self.all.remove(at)
+        {
+            self.signed_bytes -= signed_bytes(&before);
+        }
+        self.append(charge);
+    }
+
+    fn append(&mut self, charge: Charge) {
         self.signed_bytes += signed_bytes(&charge);
         self.all.push_back(charge);
         while self.all.len() > CHARGES_MAX || self.signed_bytes > SIGNED_BYTES_MAX {
@@ -73,7 +83,7 @@ mod tests {
         let (entry_point, request) = (SiteId::new("e").unwrap(), RequestId::new("r").unwrap());
         let signed = testing::sign_text("x".repeat(text_bytes), &testing::key(1));
         Charge {
-            attempt: AttemptId { entry_point, request, attempt: 1 },
+            attempt: AttemptId { entry_point, request, attempt: u32::try_from(ended).unwrap() },
             user: "ada".to_owned(),
             user_key: Some(signed.author),
             window: Window { start: Time(0), end: Time(ended) },
@@ -93,6 +103,10 @@ mod tests {
         let mut charges = Charges::new(vec![charge(3, 10), charge(1, 10), charge(2, 10)]);
         let ends = |charges: &Charges| charges.iter().map(|charge| charge.ended.0).collect::<Vec<_>>();
         assert!(ends(&charges) == [1, 2, 3] && !charges.is_cut());
+        // The booking of the second had ended by a wrong clock.
+        charges.push(charge(2, 10));
+        assert_eq!((ends(&charges), charges.signed_bytes), (vec![1, 3, 2], 30));
+        charges.push(charge(3, 10));
         charges.push(charge(4, SIGNED_BYTES_MAX - 20));
         assert!(ends(&charges) == [2, 3, 4] && charges.is_cut());
         charges.push(charge(5, 20));

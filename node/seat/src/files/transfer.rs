@@ -75,7 +75,7 @@ pub enum TransferError {
     Manifest(#[from] ManifestError),
     /// A piece.
     #[error("{0:?}: {1}")]
-    Piece(String, StoreError),
+    Piece(String, Box<StoreError>),
     /// What cannot be read or written here.
     #[error("{0}")]
     Here(String),
@@ -242,7 +242,8 @@ impl<S: AsyncRead + AsyncWrite> Transfer<S> {
         let lacks = |(_, chunk): &(u32, &Chunk)| !store.has(&chunk.hash);
         let wanted: Vec<(u32, &Chunk)> = task::block_in_place(|| (0..).zip(&chunks).filter(lacks).collect());
         let bytes = wanted.iter().map(|(_, chunk)| chunk.bytes as u64).sum::<u64>();
-        let failed = |chunk: &Chunk, error| TransferError::Piece(manifest.files[chunk.file].path.clone(), error);
+        let failed =
+            |chunk: &Chunk, error| TransferError::Piece(manifest.files[chunk.file].path.clone(), Box::new(error));
         if let Some((_, first)) = wanted.first() {
             store.has_room_for(bytes).map_err(|error| failed(first, error))?;
         }

@@ -1,7 +1,7 @@
 //! Disks that lie: what a site has lost that it had promised is told to the user, as a seat that is lost.
 //!
 //! What else is not asked of a request of which a disk has lost something, since nobody could know better: that its seats are on disk and
-//! stay as they were told, that all sites together keep to its budget, and that both sides have charged alike. That every site's
+//! stay as they were told, that what was given back stays free once it has begun, that all sites together keep to its budget, and that both sides have charged alike. That every site's
 //! books hold no more than there is, that all settles, and that hosts which are lost are replaced, is asked as ever.
 //!
 //! Invariant: reads the modelled disks, and what was reported.

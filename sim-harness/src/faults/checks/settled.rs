@@ -138,6 +138,8 @@ fn unsettled_booking(grid: &Grid, index: usize, running: &Running) -> Option<(Op
                 format!("s{index} has not learnt the outcome of #{number}")
             }
             _ if is_justified(grid, index, booking) => continue,
+            // Its disk has lost that it was given back; nobody asks about one that has begun.
+            BookingState::Settled if grid.truth.is_lied_about(&booking.attempt.request) => continue,
             _ => format!("s{index} has a booking of #{number}, which is not reserved"),
         };
         return Some((Some(booking.attempt.request.clone()), what));

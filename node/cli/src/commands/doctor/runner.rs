@@ -100,7 +100,7 @@ mod tests {
         let found = shared(&plain()).unwrap();
         assert!(found.level == Level::Note && found.what.contains("listens with on the network"), "{found:?}");
         assert!(found.to_do.unwrap().contains("\"What users share\""));
-        let uids = serde_json::from_str("\"1879048192-2147483647\"").unwrap();
+        let uids = serde_json::from_str("\"2013265920-2147483647\"").unwrap();
         let closed = Confinement { runner: Runner::Bubblewrap, uids, ..plain() };
         assert_eq!(shared(&closed), None);
     }

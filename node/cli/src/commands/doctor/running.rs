@@ -111,6 +111,11 @@ fn check_version(status: &Status) -> Finding {
 
 /// Another program that has the port of the API and the page, if there is one.
 fn check_api(status: &Status) -> Option<Finding> {
+    if let Some(other) = &status.api_displaced_by {
+        let what = format!("{} has the usual port, so this node has {}", safe(other), safe(&status.api));
+        let to_do = "commands and kolo open find it; for a scraper, a bookmark or ssh -L choose a port (api, --api), as theirs is now the other program's";
+        return Some(Finding::note("api", what, to_do));
+    }
     let holder = safe(status.api_holder.as_ref()?);
     let what = format!(
         "{holder} has the port of the API and the page, {}: browsers do not reach this node",
@@ -653,6 +658,10 @@ mod tests {
         assert_eq!(finding.level, Level::Problem);
         assert!(finding.what.starts_with("a program of user eve (uid 1001) has the port"), "{}", finding.what);
         assert!(finding.what.contains("127.0.0.1:7740") && finding.to_do.unwrap().contains("--api"));
+        let moved = json!({ "api": "127.0.0.1:40001", "api_displaced_by": "a program of user eve (uid 1001)" });
+        let finding = check_api(&status(&moved)).unwrap();
+        assert_eq!(finding.level, Level::Note);
+        assert!(finding.what.contains("eve") && finding.what.contains("127.0.0.1:40001"), "{}", finding.what);
     }
 
     #[test]
