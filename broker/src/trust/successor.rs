@@ -2,8 +2,9 @@
 //! roots that a site knows.
 //!
 //! Credentials under a later root show the statements that lead to it, so whoever trusts the first root, which the grid's id names, can
-//! check them without having heard of any. Invariant: a root has one successor, whose statement is the first that was heard; of
-//! statements with the same two roots, which both have signed, the one that ends earlier counts, in whatever order they come.
+//! check them without having heard of any. Invariants: a root has one successor, whose statement is the first that was heard; of
+//! statements with the same two roots, which both have signed, the one that ends earlier counts, in whatever order they come; no root
+//! counts for longer than one that follows it.
 
 use ed25519_dalek::SigningKey;
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,7 @@ pub struct Successor {
     pub new: PublicKey,
     /// When it was signed, by the author's clock.
     pub issued: Time,
-    /// From this second on nothing counts that leads to the old root only.
+    /// From this second on nothing counts that leads to the old root, or to one before it, only.
     pub until: Time,
     /// The new root's signature over all of the above: nobody names a key that is not at hand.
     pub proof: Signature,
@@ -181,10 +182,12 @@ impl Roots {
         self.steps.iter().position(|step| step.statement.new == *root).map(|at| at + 1)
     }
 
-    /// From when on nothing counts that leads to `root` only: [`Time::MAX`] of the newest; none when it is no root.
+    /// From when on nothing counts that leads to `root` only: the earliest end of it and of those that follow it, so that the end of a
+    /// root ends all before it; [`Time::MAX`] of the newest; none when it is no root.
     #[must_use]
     pub fn until(&self, root: &PublicKey) -> Option<Time> {
-        self.position(root).map(|at| self.steps.get(at).map_or(Time::MAX, |step| step.statement.until))
+        let ends = |at: usize| self.steps.iter().skip(at).map(|step| step.statement.until);
+        self.position(root).map(|at| ends(at).min().unwrap_or(Time::MAX))
     }
 
     /// The root that has no successor.

@@ -147,6 +147,23 @@ fn a_gate_learns_from_what_it_is_shown_and_ends_the_old_root_in_time() {
 }
 
 #[test]
+fn a_root_ends_at_the_latest_with_the_one_that_follows_it() {
+    let mut gate = gate();
+    let old = of_site("old", 0, &[]);
+    assert_eq!(gate.succeed(&follows(0, 1, Time(9_000))), Ok(true));
+    assert!(gate.check_member(&site("old"), Some(&old), Time(8_999)).is_ok());
+    // The founder rotates again, as somebody else has the first key.
+    assert_eq!(gate.succeed(&follows(1, 2, Time(3_000))), Ok(true));
+    assert!(gate.check_member(&site("old"), Some(&old), Time(2_999)).is_ok());
+    let late = gate.check_member(&site("old"), Some(&old), Time(3_000)).map_err(|denial| denial.rule);
+    assert_eq!(late, Err(Rule::Expired));
+    // The end of the last overlap is moved forward, and with it that of the first root.
+    assert_eq!(gate.succeed(&follows(1, 2, UNTIL)), Ok(true));
+    let until = |number: u64| gate.roots().and_then(|roots| roots.until(&testing::public(number)));
+    assert_eq!([0, 1, 2].map(until), [Some(UNTIL), Some(UNTIL), Some(Time::MAX)]);
+}
+
+#[test]
 fn revocations_lapse_with_the_root_that_they_lead_to() {
     let revoked = |by: u64, of: u64| {
         let subject = Subject::Key(testing::public(of));
@@ -214,8 +231,9 @@ proptest! {
         let expected: Vec<PublicKey> =
             std::iter::once(0).chain(line.iter().map(|step| step.0)).map(testing::public).collect();
         prop_assert_eq!(roots.all().copied().collect::<Vec<_>>(), &expected[..]);
-        for (root, step) in expected.iter().zip(line.iter().map(Some).chain([None])) {
-            prop_assert_eq!(roots.until(root), Some(step.map_or(Time::MAX, |step| Time(step.1))));
+        for (at, root) in expected.iter().enumerate() {
+            let ends = line[at..].iter().map(|step| Time(step.1));
+            prop_assert_eq!(roots.until(root), Some(ends.min().unwrap_or(Time::MAX)));
         }
         // What a site tells in its order is all that another one needs.
         let mut other = Roots::of(testing::public(0));

@@ -173,7 +173,7 @@ struct Ended {
 impl Report for Ended {
     fn text(&self, look: &Look) -> String {
         format!(
-            "what leads to root key {} of grid {} counts until {}; other nodes learn of it within seconds. {} follows it\n",
+            "what leads to root key {} of grid {}, or to an older one, counts until {}; other nodes learn of it within seconds. {} follows it\n",
             self.old.fingerprint(),
             self.grid,
             format_time(self.until, &look.zone),
