@@ -7,7 +7,7 @@ use crate::{
     time::{Span, Time},
     trust::{
         Chain, Gate, OVERLAP_MAX, OwnerPolicy, PublicKey, Revocation, Role, Roots, Rule, SUCCESSORS_MAX,
-        SignedRevocation, SignedText, Subject, Successor, TrustError, testing,
+        SignedRevocation, SignedText, Subject, Successor, TrustError, key::signatures_looked_at, testing,
     },
 };
 
@@ -144,6 +144,26 @@ fn a_gate_learns_from_what_it_is_shown_and_ends_the_old_root_in_time() {
     }
     assert_eq!(gate.roots().and_then(Roots::rival), Some(&testing::public(7)));
     assert_eq!(testing::open_gate().succeed(&follows(0, 1, UNTIL)), Err(TrustError::OpenGrid));
+}
+
+#[test]
+fn statements_about_roots_are_checked_once_however_often_they_are_shown() {
+    let (mut gate, most) = (gate(), SUCCESSORS_MAX as u64);
+    let statements: Vec<SignedText> = (0..most).map(|old| follows(old, old + 1, UNTIL)).collect();
+    let mut looks = |name: &str| {
+        let (chain, before) = (of_site(name, most, &statements), signatures_looked_at());
+        assert!(gate.check_member(&site(name), Some(&chain), NOW).is_ok(), "{name}");
+        signatures_looked_at() - before
+    };
+    assert_eq!((looks("first"), looks("next")), (2 * SUCCESSORS_MAX + 1, 1));
+    let eva = testing::credential(Subject::Key(testing::public(20)), Role::Admin, "eva");
+    let issuer = Some(Chain::of_later_root(&statements, testing::sign(&eva, &testing::key(most))));
+    let (grid, subject) = (testing::GRID.to_owned(), Subject::Key(testing::public(30)));
+    let text = Revocation { grid, subject, revoked: NOW, keep_until: Time(9_000) };
+    let by_eva = SignedRevocation { statement: testing::sign(&text, &testing::key(20)), issuer };
+    let before = signatures_looked_at();
+    assert_eq!(gate.revoke(&by_eva, NOW), Ok(true));
+    assert_eq!(signatures_looked_at() - before, 2, "the revocation and the admin's credential");
 }
 
 #[test]
