@@ -116,7 +116,8 @@ pub struct Roots {
     first: PublicKey,
     /// Each step leads from the root before it to the next one; at most [`SUCCESSORS_MAX`].
     steps: Vec<Step>,
-    rival: Option<PublicKey>,
+    /// The last one that was refused because its old root has another successor.
+    rival: Option<Step>,
 }
 
 impl Roots {
@@ -144,9 +145,9 @@ impl Roots {
         let Some(at) = self.position(&statement.old) else { return Err(TrustError::UnknownRoot(statement.old)) };
         if let Some(known) = self.steps.get_mut(at) {
             if known.statement.new != statement.new {
-                let (old, other) = (statement.old, statement.new);
-                self.rival = Some(other);
-                return Err(TrustError::Rival { old, known: known.statement.new, other });
+                let (old, known, other) = (statement.old, known.statement.new, statement.new);
+                self.rival = Some(Step { statement, signed: signed.clone() });
+                return Err(TrustError::Rival { old, known, other });
             }
             // All sites keep the same one of several, whichever they hear first.
             let is_earlier = (statement.until, signed) < (known.statement.until, &known.signed);
@@ -219,7 +220,22 @@ impl Roots {
     /// A key that an old root has signed as its successor as well, after another one was known: whoever signed it has the old key.
     #[must_use]
     pub fn rival(&self) -> Option<&PublicKey> {
-        self.rival.as_ref()
+        self.rival.as_ref().map(|rival| &rival.statement.new)
+    }
+
+    /// The statement that names [`Roots::rival`]: for the disk.
+    #[must_use]
+    pub fn refused(&self) -> Option<&SignedText> {
+        self.rival.as_ref().map(|rival| &rival.signed)
+    }
+
+    /// The roots as a site knows them that has heard of [`Roots::rival`] first; none without one.
+    #[must_use]
+    pub fn by_rival(&self) -> Option<Roots> {
+        let rival = self.rival.as_ref()?;
+        let at = self.position(&rival.statement.old)?;
+        let steps = self.steps.iter().take(at).chain([rival]).cloned().collect();
+        Some(Roots { first: self.first, steps, rival: None })
     }
 
     /// A number that two nodes share exactly when they (as good as surely) know the same statements; zero of none.

@@ -167,6 +167,21 @@ fn statements_about_roots_are_checked_once_however_often_they_are_shown() {
 }
 
 #[test]
+fn a_refused_statement_is_kept_with_the_line_that_it_leads_to() {
+    let mut roots = Roots::of(testing::public(0));
+    for known in [follows(0, 1, UNTIL), follows(1, 2, UNTIL)] {
+        assert_eq!(roots.learn(testing::GRID, &known), Ok(true));
+    }
+    assert_eq!((roots.rival(), roots.refused(), roots.by_rival()), (None, None, None));
+    let (digest, rival) = (roots.digest(), follows(1, 7, UNTIL));
+    assert!(matches!(roots.learn(testing::GRID, &rival), Err(TrustError::Rival { .. })));
+    assert_eq!((roots.rival(), roots.refused()), (Some(&testing::public(7)), Some(&rival)));
+    let by_rival: Vec<PublicKey> = roots.by_rival().unwrap().all().copied().collect();
+    assert_eq!(by_rival, [0, 1, 7].map(testing::public));
+    assert_eq!((roots.newest(), roots.digest()), (&testing::public(2), digest), "it changes nothing here");
+}
+
+#[test]
 fn a_root_ends_at_the_latest_with_the_one_that_follows_it() {
     let mut gate = gate();
     let old = of_site("old", 0, &[]);
