@@ -92,6 +92,8 @@ pub struct Membership {
     /// Locked after the gate.
     take_backs: Mutex<TakeBacks>,
     digest: AtomicU64,
+    /// Digest of the roots that the log has and other sites are told.
+    told_roots: AtomicU64,
     /// Digest of the roots that are on disk.
     kept_roots: AtomicU64,
     clock: Clock,
@@ -137,6 +139,7 @@ impl Membership {
             encoded_credential,
             take_backs: Mutex::default(),
             digest: AtomicU64::new(0),
+            told_roots: AtomicU64::new(0),
             kept_roots: AtomicU64::new(0),
             clock,
             file: RevocationFile::at(data_dir.path()),
@@ -159,15 +162,14 @@ impl Membership {
                 info!(%error, "a revocation is forgotten");
             }
         }
-        self.kept_roots.store(self.roots_digest(), Ordering::Relaxed);
+        let digest = self.gate.lock().roots().map_or(0, Roots::digest);
+        self.told_roots.store(digest, Ordering::Relaxed);
+        self.kept_roots.store(digest, Ordering::Relaxed);
         Ok(())
     }
 
-    fn roots_digest(&self) -> u64 {
-        self.gate.lock().roots().map_or(0, Roots::digest)
-    }
-
-    /// Writes roots down that the gate has learnt from what others showed; whether there were any.
+    /// Writes roots down that the gate has learnt from what others showed, and tries again what the disk has refused before; whether there
+    /// are any to be told to others.
     pub fn keep_roots(&self) -> bool {
         let (digest, rival) = {
             let gate = self.gate.lock();
@@ -182,15 +184,23 @@ impl Membership {
                 "an older root key of this grid has signed a second successor, which is refused: somebody else has that key"
             );
         }
-        if digest == self.kept_roots.swap(digest, Ordering::Relaxed) {
-            return false;
+        let is_news = digest != self.told_roots.swap(digest, Ordering::Relaxed);
+        if is_news {
+            info!("the root key of the grid was followed by another: kolo grid show lists them");
+            self.check_own_credential();
+            self.check_own_root();
+            self.update_digest();
         }
-        info!("the root key of the grid was followed by another: kolo grid show lists them");
-        self.check_own_credential();
-        self.check_own_root();
-        self.write_down_or_warn();
-        self.update_digest();
-        true
+        if digest != self.kept_roots.load(Ordering::Relaxed) {
+            match self.write_down() {
+                Ok(()) => self.kept_roots.store(digest, Ordering::Relaxed),
+                Err(error) if is_news => {
+                    warn!(%error, "roots of the grid are not written down yet, which is tried again")
+                }
+                Err(_) => {}
+            }
+        }
+        is_news
     }
 
     /// The roots of the grid, the first one first, with the time from which on each counts no more; and a second successor of one of
@@ -472,3 +482,6 @@ impl discovery::Members for Membership {
         learnt
     }
 }
+
+#[cfg(test)]
+mod tests;

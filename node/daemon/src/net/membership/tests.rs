@@ -1,0 +1,49 @@
+//! What a node keeps and tells of roots that follow each other, and whom it blames for what it is told.
+
+use std::{fs, path::Path};
+
+use broker::{
+    time::Span,
+    trust::{OwnerPolicy, SignedText, testing},
+};
+use kolo_trust::known_roots;
+
+use super::*;
+
+const HOUR: Span = Span(3600);
+
+fn own_site() -> SiteId {
+    SiteId::new("own").unwrap()
+}
+
+/// A node of the closed grid of [`testing`], with what is in this directory.
+fn opened(directory: &Path) -> Membership {
+    let grid = GridFile::new(testing::GRID.to_owned(), Some(testing::public(0)), Vec::new());
+    let (wallet, clock) = (Wallet::at(directory), Clock::start());
+    if wallet.credential(&grid.id, Role::Site).unwrap().is_none() {
+        let chain = testing::member(Subject::Site(own_site()), Role::Site, "own");
+        wallet.keep(&grid, Role::Site, &chain, clock.now().utc).unwrap();
+    }
+    let gate = SharedGate::from(Gate::new(testing::closed(), OwnerPolicy::default()));
+    Membership::open(&DataDir::open(directory).unwrap(), &own_site(), grid, gate, clock).unwrap()
+}
+
+/// The key of the number `new` follows that of `old`, which counts for another hour.
+fn follows(old: u64, new: u64) -> SignedText {
+    let now = Clock::start().now().utc;
+    Successor::sign(testing::GRID, (&testing::key(old), &testing::key(new)), now, now + HOUR).unwrap()
+}
+
+#[test]
+fn roots_that_the_disk_refuses_are_told_at_once_and_written_at_a_later_look() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = opened(directory.path());
+    let file = directory.path().join("grid-revocations.jsonl");
+    fs::create_dir(&file).unwrap();
+    assert_eq!(node.gate.lock().succeed(&follows(0, 1)), Ok(true));
+    assert!(node.keep_roots() && !node.keep_roots(), "they are news once");
+    assert!(file.is_dir(), "nothing was written");
+    fs::remove_dir(&file).unwrap();
+    assert!(!node.keep_roots());
+    assert_eq!(known_roots(directory.path(), &node.grid).unwrap().newest(), &testing::public(1));
+}
