@@ -94,7 +94,7 @@ pub struct Membership {
     digest: AtomicU64,
     /// Digest of the roots that the log has and other sites are told.
     told_roots: AtomicU64,
-    /// Digest of the roots that are on disk.
+    /// [`kept_digest`] of the roots that are on disk.
     kept_roots: AtomicU64,
     clock: Clock,
     file: RevocationFile,
@@ -157,24 +157,27 @@ impl Membership {
 
     fn remember_revocations(&self) -> Result<(), MembershipError> {
         for revocation in self.file.load()? {
-            // Lapsed since, or no longer to be believed: not worth keeping.
-            if let Err(error) = self.put_in_force(&revocation) {
-                info!(%error, "a revocation is forgotten");
+            match self.put_in_force(&revocation) {
+                // Refused again, as it is to be: the node knows that somebody else has an older key.
+                Ok(_) | Err(TrustError::Rival { .. }) => {}
+                // Lapsed since, or no longer to be believed: not worth keeping.
+                Err(error) => info!(%error, "a revocation is forgotten"),
             }
         }
-        let digest = self.gate.lock().roots().map_or(0, Roots::digest);
-        self.told_roots.store(digest, Ordering::Relaxed);
-        self.kept_roots.store(digest, Ordering::Relaxed);
+        let gate = self.gate.lock();
+        self.told_roots.store(gate.roots().map_or(0, Roots::digest), Ordering::Relaxed);
+        self.kept_roots.store(gate.roots().map_or(0, kept_digest), Ordering::Relaxed);
         Ok(())
     }
 
     /// Writes roots down that the gate has learnt from what others showed, and tries again what the disk has refused before; whether there
     /// are any to be told to others.
     pub fn keep_roots(&self) -> bool {
-        let (digest, rival) = {
+        let (digest, to_keep, rival) = {
             let gate = self.gate.lock();
             let roots = gate.roots();
-            (roots.map_or(0, Roots::digest), roots.and_then(|roots| roots.rival().copied()))
+            let rival = roots.and_then(|roots| roots.rival().copied());
+            (roots.map_or(0, Roots::digest), roots.map_or(0, kept_digest), rival)
         };
         if let Some(rival) = rival
             && !self.is_rival_told.swap(true, Ordering::Relaxed)
@@ -191,9 +194,9 @@ impl Membership {
             self.check_own_root();
             self.update_digest();
         }
-        if digest != self.kept_roots.load(Ordering::Relaxed) {
+        if to_keep != self.kept_roots.load(Ordering::Relaxed) {
             match self.write_down() {
-                Ok(()) => self.kept_roots.store(digest, Ordering::Relaxed),
+                Ok(()) => self.kept_roots.store(to_keep, Ordering::Relaxed),
                 Err(error) if is_news => {
                     warn!(%error, "roots of the grid are not written down yet, which is tried again")
                 }
@@ -294,7 +297,8 @@ impl Membership {
 
     fn write_down(&self) -> Result<(), TrustFileError> {
         let _writing = locked(&self.writing);
-        self.file.save(self.signed_revocations().iter())
+        let refused = self.gate.lock().roots().and_then(Roots::refused).cloned().map(told_as_revocation);
+        self.file.save(self.signed_revocations().iter().chain(&refused))
     }
 
     fn write_down_or_warn(&self) {
@@ -391,6 +395,11 @@ impl Membership {
 /// What the gate knows of roots that follow each other, as it is told.
 fn successors(gate: &Gate) -> impl Iterator<Item = SignedRevocation> {
     gate.roots().into_iter().flat_map(Roots::statements).cloned().map(told_as_revocation)
+}
+
+/// A number for what the disk is to have of roots: the statements, and a refused one, if any; which one of several does not matter.
+fn kept_digest(roots: &Roots) -> u64 {
+    roots.digest().wrapping_add(u64::from(roots.rival().is_some()))
 }
 
 /// One number for all that this site tells of revocations and roots.

@@ -47,3 +47,20 @@ fn roots_that_the_disk_refuses_are_told_at_once_and_written_at_a_later_look() {
     assert!(!node.keep_roots());
     assert_eq!(known_roots(directory.path(), &node.grid).unwrap().newest(), &testing::public(1));
 }
+
+#[test]
+fn a_refused_successor_is_known_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let node = opened(directory.path());
+    assert_eq!(node.gate.lock().succeed(&follows(0, 1)), Ok(true));
+    assert!(node.keep_roots());
+    let refused = node.gate.lock().succeed(&follows(0, 7));
+    assert!(matches!(refused, Err(TrustError::Rival { .. })), "{refused:?}");
+    assert!(!node.keep_roots(), "nobody is told");
+    let told: Vec<Vec<u8>> = discovery::Members::revocations(&node);
+    assert_eq!(told.len(), 1, "the statement that counts");
+    drop(node);
+    let node = opened(directory.path());
+    assert_eq!(node.roots().1, Some(testing::public(7)));
+    assert_eq!(node.roots().0.last(), Some(&(testing::public(1), None)));
+}
