@@ -462,7 +462,10 @@ impl discovery::Members for Membership {
         let Some(roots) = gate.roots() else { return Vec::new() };
         match chain.verify_under(&self.grid.id, roots, self.clock.now().utc) {
             Ok(holder) => {
-                holder.lineage.iter().flat_map(|subject| gate.revocations().of(subject)).filter_map(encode).collect()
+                let of_line = holder.lineage.iter().flat_map(|subject| gate.revocations().of(subject));
+                // A later root may have signed them, of which the holder has not heard.
+                let news = successors(&gate).filter(|told| !chain.successors().contains(&told.statement));
+                news.chain(of_line.cloned()).filter_map(|told| encode(&told)).collect()
             }
             Err(TrustError::RootFollowed { .. }) => successors(&gate).filter_map(|told| encode(&told)).collect(),
             Err(_) => Vec::new(),

@@ -9,6 +9,7 @@ use broker::{
 use kolo_trust::known_roots;
 
 use super::*;
+use discovery::Members as _;
 
 const HOUR: Span = Span(3600);
 
@@ -34,6 +35,13 @@ fn follows(old: u64, new: u64) -> SignedText {
     Successor::sign(testing::GRID, (&testing::key(old), &testing::key(new)), now, now + HOUR).unwrap()
 }
 
+/// The root or admin of the number `by` revokes the key of the number `of`.
+fn revoked(by: u64, of: &Subject, issuer: Option<Chain>) -> SignedRevocation {
+    let (grid, subject) = (testing::GRID.to_owned(), of.clone());
+    let text = Revocation { grid, subject, revoked: Time(1), keep_until: testing::EXPIRES };
+    SignedRevocation { statement: testing::sign(&text, &testing::key(by)), issuer }
+}
+
 #[test]
 fn roots_that_the_disk_refuses_are_told_at_once_and_written_at_a_later_look() {
     let directory = tempfile::tempdir().unwrap();
@@ -57,10 +65,22 @@ fn a_refused_successor_is_known_after_a_restart() {
     let refused = node.gate.lock().succeed(&follows(0, 7));
     assert!(matches!(refused, Err(TrustError::Rival { .. })), "{refused:?}");
     assert!(!node.keep_roots(), "nobody is told");
-    let told: Vec<Vec<u8>> = discovery::Members::revocations(&node);
-    assert_eq!(told.len(), 1, "the statement that counts");
+    assert_eq!(node.revocations().len(), 1, "the statement that counts");
     drop(node);
     let node = opened(directory.path());
     assert_eq!(node.roots().1, Some(testing::public(7)));
     assert_eq!(node.roots().0.last(), Some(&(testing::public(1), None)));
+}
+
+#[test]
+fn who_is_revoked_by_a_later_root_is_told_of_that_root_first() {
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [node, other] = [opened(directories[0].path()), opened(directories[1].path())];
+    let of_other = testing::member(Subject::Site(own_site()), Role::Site, "own");
+    let shown = wire::encode(&of_other).unwrap();
+    assert!(node.revoke(&told_as_revocation(follows(0, 1))).unwrap());
+    assert!(node.revoke(&revoked(1, &Subject::Site(own_site()), None)).unwrap());
+    let reasons = node.revocations_of(&shown);
+    assert_eq!(other.learn_revocations(&reasons), Learnt { news: 2, is_false: false });
+    assert!(other.is_subject_revoked(&Subject::Site(own_site())));
 }
