@@ -33,6 +33,8 @@ use kolo_trust::{
 };
 use tracing::{info, warn};
 
+use super::excuses::Excuses;
+
 /// Revocations are encoded as they are kept: as JSON.
 fn encode(revocation: &SignedRevocation) -> Option<Vec<u8>> {
     serde_json::to_vec(revocation).ok()
@@ -41,21 +43,6 @@ fn encode(revocation: &SignedRevocation) -> Option<Vec<u8>> {
 /// Reads a revocation that another site sends; unchecked.
 pub fn decode_revocation(bytes: &[u8]) -> Option<SignedRevocation> {
     serde_json::from_slice(bytes).ok()
-}
-
-/// Whether an honest site may tell what is refused so: it knows less than this one, or more. Where a root is known to have two successors,
-/// sites may have heard of either first.
-fn is_of_an_honest_site(error: &TrustError, has_rival: bool) -> bool {
-    match error {
-        TrustError::Lapsed
-        | TrustError::IssuerRevoked
-        | TrustError::Expired { .. }
-        | TrustError::NotUnderstood { .. }
-        | TrustError::RootFollowed { .. }
-        | TrustError::Rival { .. } => true,
-        TrustError::NotAnAdmin(_) | TrustError::BrokenChain { .. } | TrustError::UnknownRoot(_) => has_rival,
-        _ => false,
-    }
 }
 
 /// Why a revocation was not taken.
@@ -474,13 +461,13 @@ impl discovery::Members for Membership {
 
     fn learn_revocations(&self, revocations: &[Vec<u8>]) -> Learnt {
         let mut learnt = Learnt::default();
-        let has_rival = || self.gate.lock().roots().is_some_and(|roots| roots.rival().is_some());
+        let mut excuses = Excuses::default();
         for bytes in revocations {
-            let taken = decode_revocation(bytes).map(|revocation| self.put_in_force(&revocation));
+            let taken = decode_revocation(bytes).map(|told| (self.put_in_force(&told), told));
             match taken {
-                Some(Ok(is_new)) => learnt.news += usize::from(is_new),
-                Some(Err(error)) if is_of_an_honest_site(&error, has_rival()) => {}
-                Some(Err(_)) | None => {
+                Some((Ok(is_new), _)) => learnt.news += usize::from(is_new),
+                Some((Err(error), told)) if excuses.excuse(&self.gate, &told, &error, self.clock.now().utc) => {}
+                Some((Err(_), _)) | None => {
                     learnt.is_false = true;
                     break;
                 }

@@ -84,3 +84,48 @@ fn who_is_revoked_by_a_later_root_is_told_of_that_root_first() {
     assert_eq!(other.learn_revocations(&reasons), Learnt { news: 2, is_false: false });
     assert!(other.is_subject_revoked(&Subject::Site(own_site())));
 }
+
+/// The admin of the number 20, whom the root of the number `by` has made, behind these statements.
+fn admin_of(by: u64, statements: &[SignedText]) -> Chain {
+    let eva = testing::credential(Subject::Key(testing::public(20)), Role::Admin, "eva");
+    Chain::of_later_root(statements, testing::sign(&eva, &testing::key(by)))
+}
+
+#[test]
+fn a_rival_excuses_what_counts_under_it_and_nothing_that_is_made_up() {
+    let (counts, rival, next) = (follows(0, 1), follows(0, 7), follows(7, 8));
+    let bob = Subject::Key(testing::public(30));
+    let line = [rival.clone(), next.clone()];
+    let admins = revoked(20, &bob, Some(admin_of(8, &line)));
+    let mut changed = admins.clone();
+    changed.statement.text = changed.statement.text.replace("\"revoked\":1,", "\"revoked\":2,");
+    assert_ne!(changed, admins);
+    let mut forged = admin_of(9, &line[..1]).credentials()[0].clone();
+    forged.author = testing::public(7);
+    let (told, rivals) = ([rival.clone(), next].map(told_as_revocation), [told_as_revocation(rival)]);
+    for (what, is_false, before, last) in [
+        ("the other line", false, &told[..], None),
+        ("a revocation by the rival", false, &rivals[..], Some(revoked(7, &bob, None))),
+        ("by the root that follows it", false, &told[..], Some(revoked(8, &bob, None))),
+        ("by an admin who shows that line", false, &told[..0], Some(admins)),
+        ("by an admin under the rival", false, &rivals[..], Some(revoked(20, &bob, Some(admin_of(7, &[]))))),
+        ("by nobody", true, &told[..], Some(revoked(9, &bob, None))),
+        ("changed on the way", true, &told[..], Some(changed)),
+        ("by whom nobody has made an admin", true, &told[..], Some(revoked(21, &bob, Some(admin_of(7, &[]))))),
+        ("with a forged credential", true, &rivals[..], Some(revoked(20, &bob, Some(Chain::of_root(forged.clone()))))),
+        (
+            "with a forged credential behind the rival's statement",
+            true,
+            &rivals[..],
+            Some(revoked(20, &bob, Some(Chain::of_later_root(&line[..1], forged)))),
+        ),
+        ("a successor of no root", true, &told[..], Some(told_as_revocation(follows(11, 12)))),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let node = opened(directory.path());
+        assert_eq!(node.gate.lock().succeed(&counts), Ok(true));
+        let all: Vec<Vec<u8>> = before.iter().chain(&last).filter_map(encode).collect();
+        assert_eq!(node.learn_revocations(&all), Learnt { news: 0, is_false }, "{what}");
+        assert!(!node.is_subject_revoked(&bob), "{what}");
+    }
+}
