@@ -103,7 +103,7 @@ impl Chain {
     /// # Errors
     /// [`TrustError`] names the first link that is wrong. An invitation is no credential.
     pub fn verify(&self, grid: &str, root: &PublicKey, now: Time) -> Result<Holder, TrustError> {
-        self.walk(grid, &Roots::of(*root), now, false)
+        self.verify_under(grid, &Roots::of(*root), now)
     }
 
     /// As [`Chain::verify`], where these roots are known.
@@ -111,6 +111,14 @@ impl Chain {
     /// # Errors
     /// [`TrustError`] names the first link that is wrong; [`TrustError::RootFollowed`] when the root's time is over.
     pub fn verify_under(&self, grid: &str, roots: &Roots, now: Time) -> Result<Holder, TrustError> {
+        self.walk(grid, &roots.with(grid, self.successors())?, now, false)
+    }
+
+    /// As [`Chain::verify_under`], where `roots` has taken in what the chain shows of successors: they are not looked at again.
+    ///
+    /// # Errors
+    /// As for [`Chain::verify_under`].
+    pub(super) fn verify_credentials(&self, grid: &str, roots: &Roots, now: Time) -> Result<Holder, TrustError> {
         self.walk(grid, roots, now, false)
     }
 
@@ -119,7 +127,8 @@ impl Chain {
     /// # Errors
     /// [`TrustError`] names the first link that is wrong.
     pub fn verify_invitation(&self, grid: &str, root: &PublicKey, now: Time) -> Result<Holder, TrustError> {
-        self.walk(grid, &Roots::of(*root), now, true)
+        let roots = Roots::of(*root).with(grid, self.successors())?;
+        self.walk(grid, &roots, now, true)
     }
 
     fn walk(&self, grid: &str, roots: &Roots, now: Time, to_invitation: bool) -> Result<Holder, TrustError> {
@@ -127,7 +136,7 @@ impl Chain {
         if credentials.is_empty() || credentials.len() > LINKS_MAX {
             return Err(TrustError::Links(credentials.len()));
         }
-        let (roots, root) = (roots.with(grid, self.successors())?, credentials[0].author);
+        let root = credentials[0].author;
         let no_root = TrustError::BrokenChain { link: 1, signer: "the root of the grid" };
         let root_until = roots.until(&root).ok_or(no_root)?;
         let (mut lineage, mut account, mut is_named) = (Vec::with_capacity(credentials.len()), None, true);

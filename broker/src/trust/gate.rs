@@ -421,7 +421,7 @@ impl Gate {
     fn verify(&mut self, chain: &Chain, now: Time) -> Result<Arc<Holder>, TrustError> {
         self.succeed_by(chain)?;
         let Some(roots) = &self.roots else { return Err(TrustError::OpenGrid) };
-        let holder = Arc::new(chain.verify_under(self.trust.grid(), roots, now)?);
+        let holder = Arc::new(chain.verify_credentials(self.trust.grid(), roots, now)?);
         self.chains.insert(chain, holder.clone(), 4 * chain.size_bytes());
         Ok(holder)
     }

@@ -20,6 +20,18 @@ thread_local! {
     static VERIFIED: RefCell<Cache<[u8; 64], ()>> = RefCell::new(Cache::new(VERIFIED_MAX, usize::MAX));
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Signatures that this thread has looked at, whether it remembered them or not.
+    static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// How many signatures this thread has looked at.
+#[cfg(test)]
+pub(super) fn signatures_looked_at() -> usize {
+    LOOKED_AT.get()
+}
+
 /// Characters of a [`PublicKey::fingerprint`].
 pub const FINGERPRINT_CHARACTERS: usize = 16;
 
@@ -64,6 +76,8 @@ impl PublicKey {
 
     /// Whether `signature` is this key's over `message`. Strict: weak keys and malleable signatures are refused.
     pub(super) fn has_signed(&self, message: &[u8], signature: &Signature) -> bool {
+        #[cfg(test)]
+        LOOKED_AT.set(LOOKED_AT.get() + 1);
         let digest = Sha512::new().chain_update(self.0).chain_update(signature.0).chain_update(message).finalize();
         let digest: [u8; 64] = digest.into();
         if VERIFIED.with_borrow(|verified| verified.get(&digest).is_some()) {

@@ -72,7 +72,7 @@ pub struct Revocations {
 }
 
 impl Revocations {
-    /// Adds a revocation; false when it was known.
+    /// Adds a revocation; false when it was known. `roots` has taken in what its issuer's chain shows of successors.
     ///
     /// # Errors
     /// [`TrustError`] when it is not signed by who may revoke in this grid, or has lapsed.
@@ -91,7 +91,7 @@ impl Revocations {
                 entry.lapses = entry.lapses.min(root_until);
             }
             Some(chain) => {
-                let issuer = chain.verify_under(grid, roots, now)?;
+                let issuer = chain.verify_credentials(grid, roots, now)?;
                 if issuer.role != Role::Admin || issuer.subject != Subject::Key(author) {
                     return Err(TrustError::NotAnAdmin("the credential is not an admin's, or another's"));
                 }

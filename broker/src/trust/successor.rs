@@ -2,8 +2,9 @@
 //! roots that a site knows.
 //!
 //! Credentials under a later root show the statements that lead to it, so whoever trusts the first root, which the grid's id names, can
-//! check them without having heard of any. Invariant: a root has one successor, whose statement is the first that was heard; of
-//! statements with the same two roots, which both have signed, the one that ends earlier counts, in whatever order they come.
+//! check them without having heard of any. Invariants: a root has one successor, whose statement is the first that was heard; of
+//! statements with the same two roots, which both have signed, the one that ends earlier counts, in whatever order they come; no root
+//! counts for longer than one that follows it.
 
 use ed25519_dalek::SigningKey;
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,7 @@ pub struct Successor {
     pub new: PublicKey,
     /// When it was signed, by the author's clock.
     pub issued: Time,
-    /// From this second on nothing counts that leads to the old root only.
+    /// From this second on nothing counts that leads to the old root, or to one before it, only.
     pub until: Time,
     /// The new root's signature over all of the above: nobody names a key that is not at hand.
     pub proof: Signature,
@@ -115,7 +116,8 @@ pub struct Roots {
     first: PublicKey,
     /// Each step leads from the root before it to the next one; at most [`SUCCESSORS_MAX`].
     steps: Vec<Step>,
-    rival: Option<PublicKey>,
+    /// The last one that was refused because its old root has another successor.
+    rival: Option<Step>,
 }
 
 impl Roots {
@@ -131,6 +133,10 @@ impl Roots {
     /// [`TrustError`] when it must not be believed: [`TrustError::Rival`] when the old root is known to have another successor,
     /// [`TrustError::UnknownRoot`] when it is not known as a root.
     pub fn learn(&mut self, grid: &str, signed: &SignedText) -> Result<bool, TrustError> {
+        // Every chain under a later root shows these again; they were checked when they came.
+        if self.statements().any(|known| known == signed) {
+            return Ok(false);
+        }
         let statement = Successor::open(signed)?;
         if statement.grid != grid {
             let expected = grid.to_owned();
@@ -139,9 +145,9 @@ impl Roots {
         let Some(at) = self.position(&statement.old) else { return Err(TrustError::UnknownRoot(statement.old)) };
         if let Some(known) = self.steps.get_mut(at) {
             if known.statement.new != statement.new {
-                let (old, other) = (statement.old, statement.new);
-                self.rival = Some(other);
-                return Err(TrustError::Rival { old, known: known.statement.new, other });
+                let (old, known, other) = (statement.old, known.statement.new, statement.new);
+                self.rival = Some(Step { statement, signed: signed.clone() });
+                return Err(TrustError::Rival { old, known, other });
             }
             // All sites keep the same one of several, whichever they hear first.
             let is_earlier = (statement.until, signed) < (known.statement.until, &known.signed);
@@ -181,10 +187,12 @@ impl Roots {
         self.steps.iter().position(|step| step.statement.new == *root).map(|at| at + 1)
     }
 
-    /// From when on nothing counts that leads to `root` only: [`Time::MAX`] of the newest; none when it is no root.
+    /// From when on nothing counts that leads to `root` only: the earliest end of it and of those that follow it, so that the end of a
+    /// root ends all before it; [`Time::MAX`] of the newest; none when it is no root.
     #[must_use]
     pub fn until(&self, root: &PublicKey) -> Option<Time> {
-        self.position(root).map(|at| self.steps.get(at).map_or(Time::MAX, |step| step.statement.until))
+        let ends = |at: usize| self.steps.iter().skip(at).map(|step| step.statement.until);
+        self.position(root).map(|at| ends(at).min().unwrap_or(Time::MAX))
     }
 
     /// The root that has no successor.
@@ -212,7 +220,22 @@ impl Roots {
     /// A key that an old root has signed as its successor as well, after another one was known: whoever signed it has the old key.
     #[must_use]
     pub fn rival(&self) -> Option<&PublicKey> {
-        self.rival.as_ref()
+        self.rival.as_ref().map(|rival| &rival.statement.new)
+    }
+
+    /// The statement that names [`Roots::rival`]: for the disk.
+    #[must_use]
+    pub fn refused(&self) -> Option<&SignedText> {
+        self.rival.as_ref().map(|rival| &rival.signed)
+    }
+
+    /// The roots as a site knows them that has heard of [`Roots::rival`] first; none without one.
+    #[must_use]
+    pub fn by_rival(&self) -> Option<Roots> {
+        let rival = self.rival.as_ref()?;
+        let at = self.position(&rival.statement.old)?;
+        let steps = self.steps.iter().take(at).chain([rival]).cloned().collect();
+        Some(Roots { first: self.first, steps, rival: None })
     }
 
     /// A number that two nodes share exactly when they (as good as surely) know the same statements; zero of none.

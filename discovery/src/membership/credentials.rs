@@ -50,7 +50,7 @@ pub trait Members: Send + Sync + 'static {
     /// All revocations that are known, encoded, in a fixed order.
     fn revocations(&self) -> Vec<Vec<u8>>;
 
-    /// Those that revoke this credential, or one that it was made with.
+    /// Those that revoke this credential, or one that it was made with; before them what the holder may have to learn to believe them.
     fn revocations_of(&self, credential: &[u8]) -> Vec<Vec<u8>>;
 
     /// Takes in revocations that another site sent, which may be false, up to the first false one. It is called where it may

@@ -123,7 +123,7 @@ pub struct RotateRootArgs {
     /// File with the old root key [default: where the last rotation, or kolo grid init, has left it in the data directory]
     #[arg(long, value_name = "FILE")]
     pub root_key: Option<PathBuf>,
-    /// Make no new key: end at once for how long what leads to the root key before this one counts
+    /// Make no new key: end at once for how long what leads to the root keys before this one counts
     #[arg(long, conflicts_with = "overlap")]
     pub end_overlap: bool,
 }

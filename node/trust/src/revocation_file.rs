@@ -1,5 +1,5 @@
 //! `grid-revocations.jsonl` in a node's data directory: the revocations that it knows, one a line, and before them the statements by which
-//! roots of the grid follow each other.
+//! roots of the grid follow each other; behind them a statement that was refused because the old root had another successor already.
 //!
 //! Invariant: a revocation is in the file before the node says that it knows it. Lines are checked again when they
 //! are read, so a file that somebody edited revokes nobody whom the root or an admin has not revoked.

@@ -1,13 +1,14 @@
-//! Rotation of a grid's root key: the keys as files, the statement that lets the new one follow, and credentials signed anew.
+//! Rotation of a grid's root key: the keys as files, the statement that lets the new one follow, and revocations and credentials signed
+//! anew.
 //!
 //! Invariant: neither key is lost when it is interrupted, and given again it goes on with the same new key: that lies in a file of its
-//! own until the node has the statement on disk, and only then takes the old one's place.
+//! own until the node has the statement on disk and all else is signed anew, and only then takes the old one's place.
 
 use std::path::{Path, PathBuf};
 
 use broker::{
     time::{Span, Time},
-    trust::{Chain, Credential, PublicKey, Role, Roots, SignedRevocation, SignedText, Successor, TrustError},
+    trust::{Chain, Credential, PublicKey, Role, Roots, SignedRevocation, SignedText, Subject, Successor, TrustError},
 };
 use ed25519_dalek::SigningKey;
 
@@ -15,6 +16,7 @@ use super::{
     error::TrustFileError,
     files::{self, ROOT_KEY_FILE, load_key, load_or_create_key},
     grid_file::GridFile,
+    issue::Issuer,
     revocation_file::{known_roots, told_as_revocation},
     wallet::Wallet,
 };
@@ -97,23 +99,40 @@ impl Rotation {
         Ok(Rotation { statement: told_as_revocation(signed), successor, next })
     }
 
-    /// Puts the new key in the old one's place, and signs credentials in `wallets` anew that led to an older root. The node must have
-    /// taken the statement.
+    /// Revokes `subject` with the new root's key, which need not be in its place yet; as [`Issuer::revoke_taking_back`].
     ///
     /// # Errors
-    /// [`TrustFileError`] when the node of this data directory does not know the new root, or a file cannot be written.
-    pub fn finish(
+    /// As for [`Issuer::revoke`].
+    pub fn revoke_taking_back(
+        &self,
+        grid: &GridFile,
+        subject: Subject,
+        revoked: Time,
+        keep_until: Time,
+    ) -> Result<[SignedRevocation; 2], TrustFileError> {
+        Issuer::root(self.next.clone()).revoke_taking_back(grid, subject, revoked, keep_until)
+    }
+
+    /// Lets `revoke_again` tell the node what the new root revokes, signs credentials in `wallets` anew that led to an older root, and
+    /// puts the new key in the old one's place: from then on another rotation begins. The node must have taken the statement.
+    ///
+    /// # Errors
+    /// That of `revoke_again`; [`TrustFileError`] when the node of this data directory does not know the new root, or a file cannot be
+    /// written.
+    pub fn finish<T, E: From<TrustFileError>>(
         &self,
         (grid, data_dir): (&GridFile, &Path),
         wallets: &[Wallet],
         now: Time,
-    ) -> Result<Vec<Renewed>, TrustFileError> {
+        revoke_again: impl FnOnce() -> Result<T, E>,
+    ) -> Result<(Vec<Renewed>, T), E> {
         let roots = known_roots(data_dir, grid)?;
         if *roots.newest() != self.successor.new {
             let detail =
                 "the node that has taken the new root keeps it elsewhere: name its own --data-dir, and try again";
-            return Err(TrustFileError::Malformed { path: data_dir.to_owned(), detail: detail.to_owned() });
+            return Err(TrustFileError::Malformed { path: data_dir.to_owned(), detail: detail.to_owned() }.into());
         }
+        let revoked = revoke_again()?;
         let mut renewed = Vec::new();
         for wallet in wallets {
             renewed.extend(self.renew(grid, &roots, wallet, now)?);
@@ -127,7 +146,7 @@ impl Rotation {
         if load_key(&own)?.is_none() {
             files::rename(&next, &own)?;
         }
-        Ok(renewed)
+        Ok((renewed, revoked))
     }
 
     fn renew(
@@ -176,7 +195,10 @@ fn root_key(path: &Path, root: &PublicKey) -> Result<SigningKey, TrustFileError>
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
-    use broker::{ids::SiteId, trust::Subject};
+    use broker::{
+        ids::SiteId,
+        trust::{Revocation, Revocations},
+    };
     use data_encoding::HEXLOWER;
 
     use super::*;
@@ -207,13 +229,45 @@ mod tests {
         RevocationFile::at(data_dir).save([statement].into_iter()).unwrap();
     }
 
+    /// Nobody is revoked.
+    fn nobody() -> Result<(), TrustFileError> {
+        Ok(())
+    }
+
+    #[test]
+    fn a_rotation_goes_on_until_all_is_revoked_again_and_only_then_another_begins() {
+        let (directory, grid, _) = founded();
+        let at = (&grid, directory.path());
+        let rotation = Rotation::begin(at, None, NOW, DAY).unwrap();
+        take(directory.path(), &rotation.statement);
+        let failed = || Err::<(), _>(TrustFileError::Random("the node is gone".to_owned()));
+        assert!(rotation.finish(at, &[], NOW, failed).is_err());
+        let on = Rotation::begin(at, None, NOW, DAY).unwrap();
+        assert_eq!(on.successor, rotation.successor, "it is not over");
+        let roots = known_roots(directory.path(), &grid).unwrap();
+        let bob = Subject::Key(PublicKey::of(&key(3)));
+        let revoke = || {
+            let [plain, taking] = on.revoke_taking_back(&grid, bob.clone(), NOW, NOW + Span(2 * DAY.0))?;
+            let mut revocations = Revocations::default();
+            assert_eq!(revocations.add(&grid.id, &roots, &plain, NOW), Ok(true), "by the new root");
+            revocations.prune(NOW + DAY);
+            assert!(revocations.is_revoked(&bob), "for longer than the old root counts");
+            assert_eq!(plain.statement.open::<Revocation>().unwrap().revoked, NOW);
+            Ok::<_, TrustFileError>((plain.statement.author, taking.statement.author))
+        };
+        let (_, authors) = on.finish(at, &[], NOW, revoke).unwrap();
+        assert_eq!(authors, (on.successor.new, on.successor.new));
+        let next = Rotation::begin(at, None, NOW, DAY).unwrap();
+        assert_eq!(next.successor.old, on.successor.new);
+    }
+
     #[test]
     fn a_rotation_goes_on_where_it_was_interrupted_and_renews_what_is_at_hand() {
         let (directory, grid, wallet) = founded();
         let at = (&grid, directory.path());
         let first = Rotation::begin(at, None, NOW, DAY).unwrap();
         assert_eq!((first.successor.old, first.successor.until), (PublicKey::of(&key(1)), NOW + DAY));
-        let not_taken = first.finish(at, std::slice::from_ref(&wallet), NOW).unwrap_err().to_string();
+        let not_taken = first.finish(at, std::slice::from_ref(&wallet), NOW, nobody).unwrap_err().to_string();
         assert!(not_taken.contains("--data-dir"), "{not_taken}");
         let again = Rotation::begin(at, None, NOW + Span(5), DAY).unwrap();
         assert_eq!(again.successor.new, first.successor.new, "the key that was made first");
@@ -221,7 +275,7 @@ mod tests {
         let on = Rotation::begin(at, None, NOW + Span(9), DAY).unwrap();
         assert_eq!(on.statement, again.statement, "the node has it, so nothing else is signed");
 
-        let renewed = on.finish(at, std::slice::from_ref(&wallet), NOW).unwrap();
+        let (renewed, ()) = on.finish(at, std::slice::from_ref(&wallet), NOW, nobody).unwrap();
         assert_eq!(renewed.iter().map(|one| one.role).collect::<Vec<_>>(), [Role::Site, Role::Admin]);
         let roots = known_roots(directory.path(), &grid).unwrap();
         for role in [Role::Site, Role::Admin] {
@@ -238,7 +292,7 @@ mod tests {
             assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
         }
         assert!(!directory.path().join(NEXT_ROOT_KEY_FILE).exists());
-        let again = on.finish(at, std::slice::from_ref(&wallet), NOW).unwrap();
+        let (again, ()) = on.finish(at, std::slice::from_ref(&wallet), NOW, nobody).unwrap();
         assert_eq!((again.len(), load_key(&directory.path().join(ROOT_KEY_FILE)).unwrap().is_some()), (0, true));
 
         let ended = Rotation::end_overlap(at, None, NOW + Span(60)).unwrap();
@@ -262,7 +316,7 @@ mod tests {
         assert!(error.contains("follows no other"), "{error}");
         let begun = Rotation::begin(at, Some(&elsewhere), NOW, DAY).unwrap();
         take(directory.path(), &begun.statement);
-        assert!(begun.finish(at, &[], NOW).unwrap().is_empty());
+        assert!(begun.finish(at, &[], NOW, nobody).unwrap().0.is_empty());
         assert!(directory.path().join(ROOT_KEY_FILE).exists() && elsewhere.exists());
     }
 
@@ -284,7 +338,7 @@ mod tests {
         assert!(bobs.keep(&grid, Role::User, &invited(), NOW).is_err(), "one that counts is not replaced");
         let rotation = Rotation::begin(at, None, NOW, DAY).unwrap();
         take(directory.path(), &rotation.statement);
-        rotation.finish(at, std::slice::from_ref(&wallet), NOW).unwrap();
+        rotation.finish(at, std::slice::from_ref(&wallet), NOW, nobody).unwrap();
         let new = invited();
         bobs.keep(&grid, Role::User, &new, NOW).unwrap();
         assert_eq!(bobs.credential(&grid.id, Role::User).unwrap(), Some(new.clone()));

@@ -7,7 +7,7 @@ use crate::{
     time::{Span, Time},
     trust::{
         Chain, Gate, OVERLAP_MAX, OwnerPolicy, PublicKey, Revocation, Role, Roots, Rule, SUCCESSORS_MAX,
-        SignedRevocation, SignedText, Subject, Successor, TrustError, testing,
+        SignedRevocation, SignedText, Subject, Successor, TrustError, key::signatures_looked_at, testing,
     },
 };
 
@@ -147,6 +147,58 @@ fn a_gate_learns_from_what_it_is_shown_and_ends_the_old_root_in_time() {
 }
 
 #[test]
+fn statements_about_roots_are_checked_once_however_often_they_are_shown() {
+    let (mut gate, most) = (gate(), SUCCESSORS_MAX as u64);
+    let statements: Vec<SignedText> = (0..most).map(|old| follows(old, old + 1, UNTIL)).collect();
+    let mut looks = |name: &str| {
+        let (chain, before) = (of_site(name, most, &statements), signatures_looked_at());
+        assert!(gate.check_member(&site(name), Some(&chain), NOW).is_ok(), "{name}");
+        signatures_looked_at() - before
+    };
+    assert_eq!((looks("first"), looks("next")), (2 * SUCCESSORS_MAX + 1, 1));
+    let eva = testing::credential(Subject::Key(testing::public(20)), Role::Admin, "eva");
+    let issuer = Some(Chain::of_later_root(&statements, testing::sign(&eva, &testing::key(most))));
+    let (grid, subject) = (testing::GRID.to_owned(), Subject::Key(testing::public(30)));
+    let text = Revocation { grid, subject, revoked: NOW, keep_until: Time(9_000) };
+    let by_eva = SignedRevocation { statement: testing::sign(&text, &testing::key(20)), issuer };
+    let before = signatures_looked_at();
+    assert_eq!(gate.revoke(&by_eva, NOW), Ok(true));
+    assert_eq!(signatures_looked_at() - before, 2, "the revocation and the admin's credential");
+}
+
+#[test]
+fn a_refused_statement_is_kept_with_the_line_that_it_leads_to() {
+    let mut roots = Roots::of(testing::public(0));
+    for known in [follows(0, 1, UNTIL), follows(1, 2, UNTIL)] {
+        assert_eq!(roots.learn(testing::GRID, &known), Ok(true));
+    }
+    assert_eq!((roots.rival(), roots.refused(), roots.by_rival()), (None, None, None));
+    let (digest, rival) = (roots.digest(), follows(1, 7, UNTIL));
+    assert!(matches!(roots.learn(testing::GRID, &rival), Err(TrustError::Rival { .. })));
+    assert_eq!((roots.rival(), roots.refused()), (Some(&testing::public(7)), Some(&rival)));
+    let by_rival: Vec<PublicKey> = roots.by_rival().unwrap().all().copied().collect();
+    assert_eq!(by_rival, [0, 1, 7].map(testing::public));
+    assert_eq!((roots.newest(), roots.digest()), (&testing::public(2), digest), "it changes nothing here");
+}
+
+#[test]
+fn a_root_ends_at_the_latest_with_the_one_that_follows_it() {
+    let mut gate = gate();
+    let old = of_site("old", 0, &[]);
+    assert_eq!(gate.succeed(&follows(0, 1, Time(9_000))), Ok(true));
+    assert!(gate.check_member(&site("old"), Some(&old), Time(8_999)).is_ok());
+    // The founder rotates again, as somebody else has the first key.
+    assert_eq!(gate.succeed(&follows(1, 2, Time(3_000))), Ok(true));
+    assert!(gate.check_member(&site("old"), Some(&old), Time(2_999)).is_ok());
+    let late = gate.check_member(&site("old"), Some(&old), Time(3_000)).map_err(|denial| denial.rule);
+    assert_eq!(late, Err(Rule::Expired));
+    // The end of the last overlap is moved forward, and with it that of the first root.
+    assert_eq!(gate.succeed(&follows(1, 2, UNTIL)), Ok(true));
+    let until = |number: u64| gate.roots().and_then(|roots| roots.until(&testing::public(number)));
+    assert_eq!([0, 1, 2].map(until), [Some(UNTIL), Some(UNTIL), Some(Time::MAX)]);
+}
+
+#[test]
 fn revocations_lapse_with_the_root_that_they_lead_to() {
     let revoked = |by: u64, of: u64| {
         let subject = Subject::Key(testing::public(of));
@@ -214,8 +266,9 @@ proptest! {
         let expected: Vec<PublicKey> =
             std::iter::once(0).chain(line.iter().map(|step| step.0)).map(testing::public).collect();
         prop_assert_eq!(roots.all().copied().collect::<Vec<_>>(), &expected[..]);
-        for (root, step) in expected.iter().zip(line.iter().map(Some).chain([None])) {
-            prop_assert_eq!(roots.until(root), Some(step.map_or(Time::MAX, |step| Time(step.1))));
+        for (at, root) in expected.iter().enumerate() {
+            let ends = line[at..].iter().map(|step| Time(step.1));
+            prop_assert_eq!(roots.until(root), Some(ends.min().unwrap_or(Time::MAX)));
         }
         // What a site tells in its order is all that another one needs.
         let mut other = Roots::of(testing::public(0));

@@ -33,6 +33,8 @@ use kolo_trust::{
 };
 use tracing::{info, warn};
 
+use super::excuses::Excuses;
+
 /// Revocations are encoded as they are kept: as JSON.
 fn encode(revocation: &SignedRevocation) -> Option<Vec<u8>> {
     serde_json::to_vec(revocation).ok()
@@ -41,21 +43,6 @@ fn encode(revocation: &SignedRevocation) -> Option<Vec<u8>> {
 /// Reads a revocation that another site sends; unchecked.
 pub fn decode_revocation(bytes: &[u8]) -> Option<SignedRevocation> {
     serde_json::from_slice(bytes).ok()
-}
-
-/// Whether an honest site may tell what is refused so: it knows less than this one, or more. Where a root is known to have two successors,
-/// sites may have heard of either first.
-fn is_of_an_honest_site(error: &TrustError, has_rival: bool) -> bool {
-    match error {
-        TrustError::Lapsed
-        | TrustError::IssuerRevoked
-        | TrustError::Expired { .. }
-        | TrustError::NotUnderstood { .. }
-        | TrustError::RootFollowed { .. }
-        | TrustError::Rival { .. } => true,
-        TrustError::NotAnAdmin(_) | TrustError::BrokenChain { .. } | TrustError::UnknownRoot(_) => has_rival,
-        _ => false,
-    }
 }
 
 /// Why a revocation was not taken.
@@ -92,7 +79,9 @@ pub struct Membership {
     /// Locked after the gate.
     take_backs: Mutex<TakeBacks>,
     digest: AtomicU64,
-    /// Digest of the roots that are on disk.
+    /// Digest of the roots that the log has and other sites are told.
+    told_roots: AtomicU64,
+    /// [`kept_digest`] of the roots that are on disk.
     kept_roots: AtomicU64,
     clock: Clock,
     file: RevocationFile,
@@ -137,6 +126,7 @@ impl Membership {
             encoded_credential,
             take_backs: Mutex::default(),
             digest: AtomicU64::new(0),
+            told_roots: AtomicU64::new(0),
             kept_roots: AtomicU64::new(0),
             clock,
             file: RevocationFile::at(data_dir.path()),
@@ -154,25 +144,27 @@ impl Membership {
 
     fn remember_revocations(&self) -> Result<(), MembershipError> {
         for revocation in self.file.load()? {
-            // Lapsed since, or no longer to be believed: not worth keeping.
-            if let Err(error) = self.put_in_force(&revocation) {
-                info!(%error, "a revocation is forgotten");
+            match self.put_in_force(&revocation) {
+                // Refused again, as it is to be: the node knows that somebody else has an older key.
+                Ok(_) | Err(TrustError::Rival { .. }) => {}
+                // Lapsed since, or no longer to be believed: not worth keeping.
+                Err(error) => info!(%error, "a revocation is forgotten"),
             }
         }
-        self.kept_roots.store(self.roots_digest(), Ordering::Relaxed);
+        let gate = self.gate.lock();
+        self.told_roots.store(gate.roots().map_or(0, Roots::digest), Ordering::Relaxed);
+        self.kept_roots.store(gate.roots().map_or(0, kept_digest), Ordering::Relaxed);
         Ok(())
     }
 
-    fn roots_digest(&self) -> u64 {
-        self.gate.lock().roots().map_or(0, Roots::digest)
-    }
-
-    /// Writes roots down that the gate has learnt from what others showed; whether there were any.
+    /// Writes roots down that the gate has learnt from what others showed, and tries again what the disk has refused before; whether there
+    /// are any to be told to others.
     pub fn keep_roots(&self) -> bool {
-        let (digest, rival) = {
+        let (digest, to_keep, rival) = {
             let gate = self.gate.lock();
             let roots = gate.roots();
-            (roots.map_or(0, Roots::digest), roots.and_then(|roots| roots.rival().copied()))
+            let rival = roots.and_then(|roots| roots.rival().copied());
+            (roots.map_or(0, Roots::digest), roots.map_or(0, kept_digest), rival)
         };
         if let Some(rival) = rival
             && !self.is_rival_told.swap(true, Ordering::Relaxed)
@@ -182,15 +174,23 @@ impl Membership {
                 "an older root key of this grid has signed a second successor, which is refused: somebody else has that key"
             );
         }
-        if digest == self.kept_roots.swap(digest, Ordering::Relaxed) {
-            return false;
+        let is_news = digest != self.told_roots.swap(digest, Ordering::Relaxed);
+        if is_news {
+            info!("the root key of the grid was followed by another: kolo grid show lists them");
+            self.check_own_credential();
+            self.check_own_root();
+            self.update_digest();
         }
-        info!("the root key of the grid was followed by another: kolo grid show lists them");
-        self.check_own_credential();
-        self.check_own_root();
-        self.write_down_or_warn();
-        self.update_digest();
-        true
+        if to_keep != self.kept_roots.load(Ordering::Relaxed) {
+            match self.write_down() {
+                Ok(()) => self.kept_roots.store(to_keep, Ordering::Relaxed),
+                Err(error) if is_news => {
+                    warn!(%error, "roots of the grid are not written down yet, which is tried again")
+                }
+                Err(_) => {}
+            }
+        }
+        is_news
     }
 
     /// The roots of the grid, the first one first, with the time from which on each counts no more; and a second successor of one of
@@ -284,7 +284,8 @@ impl Membership {
 
     fn write_down(&self) -> Result<(), TrustFileError> {
         let _writing = locked(&self.writing);
-        self.file.save(self.signed_revocations().iter())
+        let refused = self.gate.lock().roots().and_then(Roots::refused).cloned().map(told_as_revocation);
+        self.file.save(self.signed_revocations().iter().chain(&refused))
     }
 
     fn write_down_or_warn(&self) {
@@ -383,6 +384,11 @@ fn successors(gate: &Gate) -> impl Iterator<Item = SignedRevocation> {
     gate.roots().into_iter().flat_map(Roots::statements).cloned().map(told_as_revocation)
 }
 
+/// A number for what the disk is to have of roots: the statements, and a refused one, if any; which one of several does not matter.
+fn kept_digest(roots: &Roots) -> u64 {
+    roots.digest().wrapping_add(u64::from(roots.rival().is_some()))
+}
+
 /// One number for all that this site tells of revocations and roots.
 fn digest_of(gate: &Gate, take_backs: &TakeBacks) -> u64 {
     let of_roots = gate.roots().map_or(0, Roots::digest);
@@ -443,7 +449,10 @@ impl discovery::Members for Membership {
         let Some(roots) = gate.roots() else { return Vec::new() };
         match chain.verify_under(&self.grid.id, roots, self.clock.now().utc) {
             Ok(holder) => {
-                holder.lineage.iter().flat_map(|subject| gate.revocations().of(subject)).filter_map(encode).collect()
+                let of_line = holder.lineage.iter().flat_map(|subject| gate.revocations().of(subject));
+                // A later root may have signed them, of which the holder has not heard.
+                let news = successors(&gate).filter(|told| !chain.successors().contains(&told.statement));
+                news.chain(of_line.cloned()).filter_map(|told| encode(&told)).collect()
             }
             Err(TrustError::RootFollowed { .. }) => successors(&gate).filter_map(|told| encode(&told)).collect(),
             Err(_) => Vec::new(),
@@ -452,13 +461,13 @@ impl discovery::Members for Membership {
 
     fn learn_revocations(&self, revocations: &[Vec<u8>]) -> Learnt {
         let mut learnt = Learnt::default();
-        let has_rival = || self.gate.lock().roots().is_some_and(|roots| roots.rival().is_some());
+        let mut excuses = Excuses::default();
         for bytes in revocations {
-            let taken = decode_revocation(bytes).map(|revocation| self.put_in_force(&revocation));
+            let taken = decode_revocation(bytes).map(|told| (self.put_in_force(&told), told));
             match taken {
-                Some(Ok(is_new)) => learnt.news += usize::from(is_new),
-                Some(Err(error)) if is_of_an_honest_site(&error, has_rival()) => {}
-                Some(Err(_)) | None => {
+                Some((Ok(is_new), _)) => learnt.news += usize::from(is_new),
+                Some((Err(error), told)) if excuses.excuse(&self.gate, &told, &error, self.clock.now().utc) => {}
+                Some((Err(_), _)) | None => {
                     learnt.is_false = true;
                     break;
                 }
@@ -472,3 +481,6 @@ impl discovery::Members for Membership {
         learnt
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,8 @@
 //! Roots of the grid that the gate has learnt from credentials which others show: they go to the disk, and to other sites.
 //!
 //! The gate is asked where nothing may wait for a disk. Invariant: what it has learnt is written down within [`LOOK_EVERY`] and the time of
-//! a write; a node that ends before learns it again from the next credential under that root.
+//! a write, or, where the disk refuses it, at the first look at which it does not; a node that ends before learns it again from the next
+//! credential under that root.
 
 use std::{sync::Arc, time::Duration};
 
