@@ -203,7 +203,7 @@ mod tests {
         for by in By::ALL {
             log.write(by, &line);
             let kept = fs::read_to_string(data.join(by.files()[0])).unwrap();
-            assert!(heard().ends_with(&format!(" {} - {}", by.kind(), kept.trim_end())));
+            assert!(heard().ends_with(&format!(": {} {}", by.kind(), kept.trim_end())));
         }
         fs::remove_dir_all(&data).unwrap();
         log.write(By::User, &line);

@@ -53,7 +53,7 @@ mod tests {
         let Ok(Some(nobody)) = User::from_name("nobody") else { return };
         let gid = nobody.gid.to_string();
         let seat = User { uid: Uid::from_raw(0x7800_0001), ..nobody };
-        assert_eq!(words_before(&seat, "/run/kolo"), ["as-user", "1879048193", &gid, "nobody", "--", "/run/kolo"]);
+        assert_eq!(words_before(&seat, "/run/kolo"), ["as-user", "2013265921", &gid, "nobody", "--", "/run/kolo"]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use tracing::warn;
 use super::{
     confine_error::ConfineError,
     directory::{DirectoryError, RunDirectory, RunState, Task},
-    disk::{bytes_for_users, disk_full},
+    disk::{bytes_beside_beginnings, bytes_for_users, disk_full},
     files::serve::SeatFiles,
     frame::{End, reason},
     home::{self, Home},
@@ -487,7 +487,7 @@ impl Keepers {
         self.forget_old(now)?;
         self.make_room_on(seat)?;
         let mut directories = self.directories(None)?;
-        let free_bytes = File::open(&self.root).and_then(bytes_for_users);
+        let free_bytes = File::open(&self.root).and_then(bytes_beside_beginnings);
         let free_bytes = free_bytes.map_err(system("the disk of the runs cannot be looked at"))?;
         let run_bytes = 2 * task.spool_bytes;
         let mut places = RunPlaces { runs: self.placed(&directories), free_bytes, run_bytes };

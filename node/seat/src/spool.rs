@@ -1,7 +1,7 @@
 //! What a run has said on one output, kept in a file: the first [`HEAD_BYTES`] and the last of the rest.
 //!
 //! The file begins with how many bytes were said in all; the head follows, and a ring that the rest goes round in. Invariants: the file never
-//! grows beyond its bound, nor where users have no room on the disk any more, a byte that is read is the one that was said at that offset, and what is not kept is named. A keeper that is
+//! grows beyond its bound, nor where users have no room on the disk any more (beyond the head: none beside the beginnings of outputs), a byte that is read is the one that was said at that offset, and what is not kept is named. A keeper that is
 //! killed leaves a spool that is read as well; after a loss of power only one that was put on disk ([`Spool::sync`]) is.
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    disk::{bytes_for_users, disk_full},
+    disk::{bytes_beside_beginnings, bytes_for_users, disk_full},
     frame::DATA_BYTES_MAX,
 };
 
@@ -76,7 +76,7 @@ impl Spool {
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         debug_assert!(bytes.len() <= APPEND_BYTES_MAX, "the ring gives up no more than this ahead");
         let grows = self.end < HEAD_BYTES + self.ring_bytes;
-        if grows && bytes_for_users(&self.file)? < bytes.len() as u64 {
+        if grows && self.bytes_free_for(bytes.len() as u64)? < bytes.len() as u64 {
             return Err(disk_full());
         }
         let (mut offset, mut rest) = (self.end, bytes);
@@ -89,6 +89,11 @@ impl Spool {
         self.file.write_all_at(&offset.to_le_bytes(), 0)?;
         self.end = offset;
         Ok(())
+    }
+
+    /// Bytes of the disk that may be taken for so many bytes that are said next.
+    fn bytes_free_for(&self, bytes: u64) -> io::Result<u64> {
+        if self.end + bytes <= HEAD_BYTES { bytes_for_users(&self.file) } else { bytes_beside_beginnings(&self.file) }
     }
 
     /// What is kept at `offset`, at most so many bytes of it.

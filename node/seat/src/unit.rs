@@ -166,7 +166,7 @@ mod tests {
         let seat = User { uid: nix::unistd::Uid::from_raw(0x7800_0001), ..nobody };
         let (of_number, becoming) = words_of_user(&seat, true);
         assert_eq!(of_number, ["--property", "CapabilityBoundingSet=CAP_SETUID CAP_SETGID CAP_SETPCAP"]);
-        assert!(becoming.starts_with(&["as-user".to_owned(), "1879048193".to_owned()]), "{becoming:?}");
+        assert!(becoming.starts_with(&["as-user".to_owned(), "2013265921".to_owned()]), "{becoming:?}");
         assert!(becoming.ends_with(&["--".to_owned(), SELF_IN_SANDBOX.to_owned()]), "{becoming:?}");
     }
 

@@ -22,9 +22,9 @@ use crate::honest::Measured;
 const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/kolo.service");
 /// Hosts, of four cores each: enough for the seats of two tenants that take all ports, and others.
 pub const HOSTS: usize = 30;
-/// Size of the disk of the node: less than what a run of one tenant wants to say.
-const DISK_MIB: u32 = 80;
-/// Most of each of the two outputs of a run that is kept, a twentieth of the disk.
+/// Size of the disk of the node: less than what the runs of both tenants want to say.
+const DISK_MIB: u32 = 256;
+/// Most of each of the two outputs of a run that is kept: the least that an owner can choose.
 pub const SPOOL_MIB: u32 = 8;
 
 /// A site and its users.

@@ -26,6 +26,14 @@ impl Table {
         if seen.wrong().is_empty() && seen.is_slow_beside(&self.alone) {
             seen = measure();
         }
+        self.judge_answers(attack, &seen);
+        if seen.wrong().is_empty() && seen.is_slow_beside(&self.alone) {
+            self.complaints.push(format!("{attack}: too slow, twice"));
+        }
+    }
+
+    /// Adds what is seen during an attack, of which only the answers are judged.
+    pub fn judge_answers(&mut self, attack: &str, seen: &Measured) {
         let (step, ratio) = seen.worst_beside(&self.alone);
         let [p50, p99] = [50, 99].map(|percent| seen.percentile(step, percent).as_millis());
         let alone = self.alone.percentile(step, 99).as_millis();
@@ -33,9 +41,6 @@ impl Table {
         let times = format!("{p50:>4} ms {p99:>4} ms {alone:>4} ms {ratio:>5.2}");
         self.lines.push(format!("{attack:36} {answered:>8} {:>8} {times}", STEPS[step]));
         self.complaints.extend(seen.wrong().iter().map(|wrong| format!("{attack}: {wrong}")));
-        if seen.wrong().is_empty() && seen.is_slow_beside(&self.alone) {
-            self.complaints.push(format!("{attack}: too slow, twice"));
-        }
     }
 
     /// Prints all lines, also of a test that passes.

@@ -15,7 +15,7 @@ use kolo_runtime::lock::locked;
 use kolo_trust::{TrustFileError, files, random_bytes};
 
 use super::manifest::ChunkHash;
-use crate::disk::bytes_for_users;
+use crate::disk::bytes_beside_beginnings;
 
 /// Most bytes of one store.
 pub const STORE_BYTES_MAX: u64 = 16 << 30;
@@ -91,7 +91,11 @@ impl ChunkStore {
         if bytes > *locked(&self.room) {
             return Err(StoreError::Full);
         }
-        if bytes > bytes_for_users(fs::File::open(&self.directory)?)? { Err(StoreError::DiskFull) } else { Ok(()) }
+        if bytes > bytes_beside_beginnings(fs::File::open(&self.directory)?)? {
+            Err(StoreError::DiskFull)
+        } else {
+            Ok(())
+        }
     }
 
     /// Keeps a piece.

@@ -57,6 +57,8 @@ pub struct Forwarders {
     to_sites: Mutex<BTreeMap<SiteId, Arc<Semaphore>>>,
     /// Open files for runs.
     files: Arc<Divided>,
+    /// Held by who looks whose a connection is: one at a time, in the order in which they came.
+    checks: tokio::sync::Mutex<()>,
 }
 
 /// One of them; what it carries ends when this goes.
@@ -136,7 +138,7 @@ fn random_addresses(count: usize) -> Result<Vec<Ipv4Addr>, kolo_trust::TrustFile
 impl Forwarders {
     /// No runs yet; what they take of the open files is out of `files`.
     pub fn new(discovery: Discovery, files: Arc<Divided>) -> Forwarders {
-        Forwarders { discovery, runs: Mutex::default(), to_sites: Mutex::default(), files }
+        Forwarders { discovery, runs: Mutex::default(), to_sites: Mutex::default(), files, checks: Default::default() }
     }
 
     /// Goes on with a run that an earlier node has started for `account`, where that has listened.
@@ -251,7 +253,7 @@ impl Forwarders {
             let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, stream.local_addr()?) else {
                 return Err(io::ErrorKind::Unsupported.into());
             };
-            tokio::task::block_in_place(|| route.command.check_opened(from, to))?;
+            self.check_opened(&route.command, from, to).await?;
             stream.set_nodelay(true)?;
             let (mut run, _place) = self.reach(route).await?;
             copy_bidirectional(&mut stream, &mut run).await
@@ -261,6 +263,18 @@ impl Forwarders {
             break_off(&stream);
         }
         ended.map(drop)
+    }
+
+    /// Checks that a connection is the command's. After one that is not the next look waits for twice the time that this one took: whoever
+    /// connects to the ports of others without end costs the node a third of a processor at most.
+    async fn check_opened(&self, command: &RunCommand, from: SocketAddrV4, to: SocketAddrV4) -> io::Result<()> {
+        let _one = self.checks.lock().await;
+        let begun = Instant::now();
+        let checked = tokio::task::block_in_place(|| command.check_opened(from, to));
+        if checked.is_err() {
+            time::sleep(2 * begun.elapsed()).await;
+        }
+        checked
     }
 
     /// A stream to the other seat, and a place for it; asks until that listens.
