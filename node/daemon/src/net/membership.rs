@@ -185,7 +185,7 @@ impl Membership {
             match self.write_down() {
                 Ok(()) => self.kept_roots.store(to_keep, Ordering::Relaxed),
                 Err(error) if is_news => {
-                    warn!(%error, "roots of the grid are not written down yet, which is tried again")
+                    warn!(%error, "roots of the grid are not written down yet, which is tried again");
                 }
                 Err(_) => {}
             }

@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(keys.map(|key| told.is_news_of(key)), [false; 2]);
         told.keep_only(&[keys[1]].into());
         assert_eq!(keys.map(|key| told.is_news_of(key)), [true, false], "revoked again");
-        let shared = |ids: &[&str]| ids.iter().map(|id| RequestId::new(*id).unwrap()).collect::<BTreeSet<_>>();
+        let shared = |ids: &[&str]| ids.iter().map(|id| RequestId::new(id).unwrap()).collect::<BTreeSet<_>>();
         assert_eq!(told.news_of_shared(&shared(&["a", "b"])).len(), 2);
         assert_eq!(told.news_of_shared(&shared(&["b", "c"])), shared(&["c"]).into_iter().collect::<Vec<_>>());
     }
