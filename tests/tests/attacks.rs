@@ -82,6 +82,7 @@ fn starts_with_all_taken(siege: &mut Siege, kept: &str) {
     let began = Instant::now();
     siege.site.restart();
     let took = began.elapsed();
+    table::say(&format!("started with all taken in {} ms", took.as_millis()));
     assert!(took < READY_WITHIN, "{took:?}");
     assert_eq!(siege.full_accounts(), 2, "what goes on has as much as before");
     siege.serves(kept);
@@ -95,7 +96,9 @@ fn revoked_tenants_end(siege: &Siege) {
     let heard = Instant::now();
     let running = || siege.running()["running"].as_array().unwrap().len();
     wait_until("the runs of both to end", running, |count| *count == 1);
-    assert!(heard.elapsed() < ENDS_WITHIN, "{:?}", heard.elapsed());
+    let took = heard.elapsed();
+    table::say(&format!("all commands of the revoked had ended in {} ms", took.as_millis()));
+    assert!(took < ENDS_WITHIN, "{took:?}");
 }
 
 /// While the node is down another program listens in its place, and then the clock has jumped by days.

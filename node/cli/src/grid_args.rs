@@ -86,7 +86,7 @@ pub struct InviteArgs {
     /// The user's limit at every site: holds=8, reservations=50, host-hours=500 or reach=7d; may be repeated
     #[arg(long = "limit", value_name = "LIMIT=VALUE", value_parser = parse_limit)]
     pub limits: Vec<Limits>,
-    /// For how long the token, and every credential made with it, is good
+    /// For how long the token, and every credential made with it, is good; at most as long as yours, for an admin
     #[arg(long, value_name = "DURATION", default_value = "365d", value_parser = parse_life)]
     pub expires: Span,
     /// Multiaddr of a node of the grid; may be repeated [default: those of the node that runs here]

@@ -135,7 +135,9 @@ fn missing_in(place: &Path, file: &str) -> Vec<String> {
     let is_missing = |controller: &str| !enabled.split_whitespace().any(|name| name == controller);
     let missing = CONTROLLERS.iter().filter(|(controller, _)| is_missing(controller));
     let place = place.display();
-    missing.map(|(controller, what)| format!("{what} of a seat are not limited: {place} has no {controller}")).collect()
+    missing
+        .map(|(controller, what)| format!("not limited for a seat: {what}, since {place} has no {controller}"))
+        .collect()
 }
 
 /// The cgroup that systemd makes for a unit of the machine.

@@ -121,6 +121,17 @@ impl Issuer {
         Ok(None)
     }
 
+    /// Until when an invitation can count that is made here: no longer than its maker does.
+    ///
+    /// # Errors
+    /// [`TrustFileError::Trust`] when an admin's own credentials do not count.
+    pub fn counts_until(&self, grid: &GridFile, now: Time) -> Result<Time, TrustFileError> {
+        match &self.chain {
+            Some(chain) => Ok(chain.verify_under(&grid.id, &self.roots, now)?.expires),
+            None => Ok(Time::MAX),
+        }
+    }
+
     /// Makes an invitation.
     ///
     /// # Errors
@@ -264,6 +275,10 @@ mod tests {
         let eva = Subject::Key(PublicKey::of(&key(2)));
         let chain = Some(accept(&grid, &to_admin.invitation, eva, "eva", NOW).unwrap());
         let admin = Issuer { key: key(2), chain, roots: Roots::of(root_of(&grid).unwrap()) };
+        let until = admin.counts_until(&grid, NOW).unwrap();
+        assert_eq!((until, root.counts_until(&grid, NOW).unwrap()), (terms(Role::Admin).expires, Time::MAX));
+        let beyond = Terms { expires: until + Span(1), ..terms(Role::User) };
+        assert!(admin.invite(&grid, &beyond, NOW).is_err() && admin.invite(&grid, &terms(Role::User), NOW).is_ok());
         for role in [Role::User, Role::Site] {
             let invited = admin.invite(&grid, &terms(role), NOW).unwrap();
             let root = root_of(&grid).unwrap();

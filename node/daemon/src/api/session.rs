@@ -98,7 +98,10 @@ pub async fn make_link(
     Extension(term): Extension<TokenTerm>,
 ) -> Result<(StatusCode, Json<OneTimeLink>), Problem> {
     if let Some(holder) = state.port.holder().filter(|_| !via.is_tls) {
-        let detail = format!("{holder} has the port of the page, {}: a link would tell it the way in", via.address);
+        let detail = format!(
+            "{holder} has the port of the page, {}: a link would tell it the way in. End that program, and the node takes the port within seconds; or choose another (api, --api)",
+            via.address
+        );
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
     }
     let code = state.sessions.make_link(caller).map_err(no_random)?;

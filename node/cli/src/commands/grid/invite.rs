@@ -31,13 +31,14 @@ pub fn run(context: &mut Context, args: &InviteArgs) -> Result<Exit, CliError> {
     let roles = [Some(Role::from(args.role)), with_user.then_some(Role::User)];
     let limits = args.limits.iter().fold(Limits::default(), |all, limit| all.or(*limit));
     let name = args.name.clone().unwrap_or_default();
+    let (asked, most) = (now + args.expires, issuer.counts_until(&grid, now)?);
+    let (expires, is_cut) = (asked.min(most), asked > most);
     let mut list = IssuedList::load(&data_dir)?;
     let (mut invitations, mut issued) = (Vec::new(), Vec::new());
     for role in roles.into_iter().flatten() {
         // Limits are those of users; a site reserves nothing.
         let limits = if role == Role::Site { Limits::default() } else { limits };
-        let invited =
-            issuer.invite(&grid, &Terms { role, name: name.clone(), limits, expires: now + args.expires }, now)?;
+        let invited = issuer.invite(&grid, &Terms { role, name: name.clone(), limits, expires }, now)?;
         invitations.push(invited.invitation);
         issued.push(invited.issued);
     }
@@ -46,8 +47,8 @@ pub fn run(context: &mut Context, args: &InviteArgs) -> Result<Exit, CliError> {
     let token = Token { grid: grid.id.clone(), root, bootstrap, invitations }.to_text()?;
     // What is not on the list could not be revoked by name.
     list.add(issued, now)?;
-    let (role, expires) = (Role::from(args.role).as_str(), now + args.expires);
-    context.done(&Invitation { grid: grid.id, role, name, with_user, expires, is_local, token })
+    let role = Role::from(args.role).as_str();
+    context.done(&Invitation { grid: grid.id, role, name, with_user, expires, is_cut, is_local, token })
 }
 
 /// Who invites or revokes here.
@@ -93,6 +94,9 @@ struct Invitation {
     name: String,
     with_user: bool,
     expires: Time,
+    /// Whether it was to count for longer than its maker does.
+    #[serde(skip)]
+    is_cut: bool,
     #[serde(skip)]
     is_local: bool,
     token: String,
@@ -106,6 +110,9 @@ impl Report for Invitation {
         let mut text = format!("invites {}{who}{owner} to grid {}, until {expires}:\n\n", self.role, self.grid);
         text.push_str(&format!("{}\n\n", self.token));
         text.push_str("next: whoever you give it to puts it into a file of mode 600, and runs kolo join FILE. Whoever has the token can use it.\n");
+        if self.is_cut {
+            text.push_str("note: it counts no longer than your own credential as an admin does\n");
+        }
         if self.is_local {
             text.push_str(
                 "note: its addresses work on this machine only; let a node listen on others (--listen /ip4/0.0.0.0/tcp/4001), \
@@ -132,6 +139,7 @@ mod tests {
             name: "ljubljana".to_owned(),
             with_user: true,
             expires: Time(1_763_712_000),
+            is_cut: false,
             is_local: false,
             token: "kolo1-abc".to_owned(),
         };
@@ -141,5 +149,7 @@ mod tests {
             "invites site ljubljana and its owner as a user to grid lab-aaaa, until 2025-11-21 08:00:00+00:00:\n\n\
              kolo1-abc\n\nnext: whoever you give it to puts it into a file of mode 600, and runs kolo join FILE. Whoever has the token can use it.\n"
         );
+        let cut = printed(&Invitation { is_cut: true, ..invitation }, OutputFormat::Table);
+        assert!(cut.ends_with("note: it counts no longer than your own credential as an admin does\n"), "{cut}");
     }
 }
