@@ -14,11 +14,11 @@ use end_to_end::{run, tenants::Person};
 pub const STEPS: [&str; 5] = ["plan", "reserve", "run", "output", "cancel"];
 /// Rounds of a measurement: of so few calls of a step the 99th percentile is the slowest.
 pub const ROUNDS: usize = 8;
-/// Most that the 99th percentile of a step may be, as a multiple of that without attacks: twice the goal, which is 1.5, since a machine that is
-/// busy otherwise must not fail here.
-const RATIO_MAX: f64 = 3.0;
+/// Most that the 99th percentile of a step may be, as a multiple of that without attacks: four times the goal, which is 1.5. The attackers share
+/// the processors with the node here, and a machine that is slow or busy otherwise must not fail.
+const RATIO_MAX: f64 = 6.0;
 /// Time beyond that by which a busy machine may be late with one of the calls.
-const SLACK: Duration = Duration::from_millis(100);
+const SLACK: Duration = Duration::from_millis(300);
 
 /// What an honest user has seen in [`ROUNDS`] rounds.
 #[derive(Default)]
