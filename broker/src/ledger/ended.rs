@@ -31,17 +31,17 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// Of no attempt yet, and of `limit` at most that are asked about.
+    /// A memory of no attempt yet, with places for `limit` attempts whose outcome is asked about.
     pub(super) fn new(limit: usize) -> Ended {
         Ended { asked_about: Expiring::new(limit), whole: Expiring::new(WHOLE_MAX) }
     }
 
-    /// Whether another participant may still ask for the outcome of an attempt, which may have been complete.
+    /// Whether the attempt may have been complete, and another participant may still ask for its outcome.
     pub(super) fn may_be_asked_about(&self, attempt: &AttemptId) -> bool {
         self.asked_about.get(attempt).is_some()
     }
 
-    /// What is on disk of an attempt whose booking is not kept whole any more.
+    /// Record that takes the place of a whole booking on disk: that the attempt is gone, or nothing once nobody asks about it.
     fn rest_of(&self, attempt: AttemptId) -> Record {
         match self.asked_about.until(&attempt) {
             Some(until) => Record::Gone(GoneRecord { attempt, until, ended: None }),
@@ -51,8 +51,7 @@ impl Ended {
 }
 
 impl<B: Books> Ledger<B> {
-    /// Writes that a booking was given back. While another site may still ask whether its attempt was complete, that it may have been is
-    /// kept.
+    /// Writes that a booking was given back. A record that its attempt may have been complete stays while another site may ask for that.
     pub(super) fn forget_on_disk(&mut self, now: Now, booking: &Booking, may_be_complete: bool) {
         let until = self.asked_about_until(booking);
         if may_be_complete && until > now.utc {
@@ -113,7 +112,7 @@ impl<B: Books> Ledger<B> {
         }
     }
 
-    /// Whether what a booking had is free from the present on.
+    /// Whether all hosts of a booking that is over have room for it from the present on.
     fn has_room_for(&self, booking: &BookingRecord, now: Now) -> bool {
         let load = self.load_of(booking.talk.as_deref().copied(), booking.grants.len(), booking.window);
         let mut beside = Vec::new();

@@ -113,8 +113,8 @@ impl<B: Books> Ledger<B> {
         (self.hosts, self.uplink) = (ReadOnly(hosts), ReadOnly(uplink));
     }
 
-    /// Puts other tariffs into force for the hosts that are named. What is promised stays; others may be told of hosts by name or by count
-    /// instead, so outputs follow.
+    /// Puts other tariffs into force for the hosts that are named. What is promised stays. Outputs follow where a class is now told
+    /// by name, or by count again.
     pub fn set_tariffs(&mut self, now: Now, mut tariffs: BTreeMap<HostId, Arc<Tariff>>) {
         self.bind_due(now);
         for (id, host) in &mut self.hosts.0 {

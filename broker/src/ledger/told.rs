@@ -31,7 +31,7 @@ pub(super) struct Told {
     classes: BTreeMap<HostId, ClassSchedules>,
     /// The hosts of these classes that are told by name.
     named: BTreeSet<HostId>,
-    /// Those of these classes whose hosts differ in their tariffs: a count would promise room that is not there for a seat of either price.
+    /// Classes whose hosts differ in their tariffs: a count would show room to a seat of one price that only hosts of another price have.
     unlike: BTreeSet<HostId>,
     /// When what is pinned to a host of these classes begins.
     pins: BTreeMap<HostId, Vec<Time>>,
@@ -71,7 +71,7 @@ impl Told {
         class.members.contains(number).then_some(name)
     }
 
-    /// The classes whose hosts have not all the same tariff.
+    /// Names of the classes in which two hosts have different tariffs.
     fn with_many_tariffs<'b, B: Books + 'b>(&self, hosts: impl Iterator<Item = &'b B>) -> BTreeSet<HostId> {
         let mut tariffs: BTreeMap<&HostId, &Tariff> = BTreeMap::new();
         let mut found = BTreeSet::new();

@@ -129,7 +129,7 @@ pub struct Offered {
     /// Whether the owner empties the site: then nothing is offered until that ends. Told in adverts only.
     #[serde(skip)]
     pub is_draining: bool,
-    /// Whether the site's disk is full: then nothing is offered until there is room. Told in adverts only.
+    /// Whether the site's disk is full. A full disk offers no time until it has room; only adverts tell of it.
     #[serde(skip)]
     pub is_disk_full: bool,
 }
@@ -176,7 +176,7 @@ impl Offered {
         *self == Offered::default()
     }
 
-    /// Whether no time is offered, whatever the spans are.
+    /// Whether the site offers no time at all, so that its spans do not matter: it is emptied, or its disk is full.
     #[must_use]
     pub fn offers_nothing(&self) -> bool {
         self.is_draining || self.is_disk_full

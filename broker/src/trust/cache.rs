@@ -23,7 +23,7 @@ impl<K: Ord + Clone, V> Cache<K, V> {
         self.verified.get(key).map(|(value, _)| value)
     }
 
-    /// Forgets everything.
+    /// Empties the cache: chains are verified anew once a root has a successor.
     pub fn clear(&mut self) {
         self.verified.clear();
         self.oldest_first.clear();

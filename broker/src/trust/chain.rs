@@ -106,7 +106,7 @@ impl Chain {
         self.verify_under(grid, &Roots::of(*root), now)
     }
 
-    /// As [`Chain::verify`], where these roots are known.
+    /// Checks every link under the roots that are known, and returns the holder of the last one.
     ///
     /// # Errors
     /// [`TrustError`] names the first link that is wrong; [`TrustError::RootFollowed`] when the root's time is over.
@@ -114,7 +114,8 @@ impl Chain {
         self.walk(grid, &roots.with(grid, self.successors())?, now, false)
     }
 
-    /// As [`Chain::verify_under`], where `roots` has taken in what the chain shows of successors: they are not looked at again.
+    /// Checks the credentials alone, for a caller whose `roots` have taken in the chain's statements about successors: no signature is
+    /// checked twice.
     ///
     /// # Errors
     /// As for [`Chain::verify_under`].

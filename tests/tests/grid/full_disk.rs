@@ -91,6 +91,6 @@ fn a_node_on_a_full_disk_keeps_its_promises_starts_again_and_is_freed_without_it
     node.wait_until("room for promises", "/v1/status", |status| status["lacks_room"] == false);
     assert_eq!(booked(&node), acknowledged);
     node.wait_until_it_knows(4);
-    // The first look after a start may come before the ledger has laid out its room; the next one is three seconds later.
+    // A compaction after the start may find the disk full once more; then the site takes requests from the next look on, seconds later.
     wait_until("a request to be taken", || submit(&node), |taken| taken.code == Some(0));
 }
